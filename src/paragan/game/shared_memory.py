@@ -56,8 +56,7 @@ def _spans(name: str, net: nn.Module) -> Iterator[_Span]:
     buffers = [(key, value, False) for key, value, is_saved in buffers_of(net) if value is not None and is_saved]
     for key, tensor, is_weight in weights + buffers:
         if tensor.layout is torch.strided and tensor.numel() and (start := tensor.data_ptr()):  # 0: without memory
-            end = start + _num_bytes(tensor)
-            device = str(tensor.device)
+            device, end = str(tensor.device), start + _num_bytes(tensor)
             yield _Span(device=device, start=start, end=end, net=name, tensor=key, is_weight=is_weight)
 
 

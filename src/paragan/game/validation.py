@@ -226,9 +226,7 @@ class _Trial:
         before = [x.clone() for x in tensors]
         is_equal = repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side])
         if not all(map(torch.equal, tensors, before)):
-            _warn(
-                f"{self.calls[side]} changes its input in place, which others read, too: use x * 2, not x *= 2"
-            )
+            _warn(f"{self.calls[side]} changes its input in place, which others read, too: use x * 2, not x *= 2")
         elif not is_equal:
             _warn(
                 f"{self.calls[side]} reads a generator of its own, or an attribute that changes, so a resumed run is "
