@@ -132,10 +132,10 @@ def test_predicted_opponent_continues_the_change_per_step(factor, step, version,
     assert not net.weight.requires_grad
 
 
-def test_predicted_opponent_forgets_the_change():
+def test_predicted_opponent_predicts_no_change_after_a_reset():
     opponent = PredictedOpponent(Snapshot(Numbers(1.0, 0.0)), 1.0)
     opponent.update(message(3.0, 0.0), 1)
-    opponent.forget()
+    opponent.reset()
     assert opponent.network().module.weight.tolist() == [3.0, -3.0]
     opponent.update(message(4.0, 0.0), 2)
     assert opponent.network().module.weight.tolist() == [5.0, -5.0]

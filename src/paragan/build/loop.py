@@ -41,7 +41,7 @@ def check_execution(config: RunConfig, device: torch.device, scheme: Scheme, gam
 
 def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
     """Raise `ConfigError` if strategies lack what the executor needs, or the executor what game and settings need."""
-    # Of the executor. `game.needs` checks what else the settings need of a player's strategy.
+    # Only what the executor needs of a strategy; `game.needs` checks the rest.
     compiled = [need for need in config.needs if need.capability in (Capability.COMPILE, Capability.GRAPHS)]
     for player in game.slots.values():
         if isinstance(player, Player):  # not a remote one, whose strategy its own ranks check

@@ -3,6 +3,8 @@
 A draw is made for the whole global batch from (seed, stream, step) and then cut to the local rows,
 so the numbers do not depend on the number of ranks or micro-batches, and a resumed run needs no
 stored generator state. Draws are made on the CPU: one run has the same latents on any device.
+`row_keys` and what draws `_by_key` are for layers inside of a network, whose sizes only a forward
+knows: each number is a hash of (seed, row, place), computed on any device.
 """
 
 import hashlib
@@ -16,6 +18,8 @@ import torch
 from torch import Tensor
 
 from paragan.core.types import Rows
+
+_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # of SplitMix64, as int64
 
 
 def key(*words: int | str) -> int:
@@ -111,9 +115,6 @@ def normal_by_key(keys_B: Tensor, stream: int, shape: tuple[int, ...], dtype: to
     bits = _bits(keys_B, stream, shape)
     length = (1 - _fraction(bits >> 40, dtype)).log().mul(-2).sqrt()
     return length * _fraction(bits, dtype).mul(2 * pi).cos()
-
-
-_GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)  # int64
 
 
 def _bits(keys_B: Tensor, stream: int, shape: tuple[int, ...]) -> Tensor:

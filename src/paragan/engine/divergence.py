@@ -25,7 +25,7 @@ class SkipMonitor:
         self._not_finite: set[str] = set()  # names of samples, of all ranks
         self._reported = {name: player.num_skipped() for name, player in players.items()}
         self._first = {name: (player.due_turns, int(player.updates)) for name, player in players.items()}
-        # (due turns, updates) when an update was last applied, as far as `raise_if_idle` has seen
+        # (due turns, updates) when an update was last applied, as far as `raise_if_idle` has seen; a rollback sets it
         self.applied = dict(self._first)
 
     def messages(self) -> list[str]:
@@ -41,13 +41,14 @@ class SkipMonitor:
             if count > self._reported[name]:
                 skipped = count - self._reported[name]
                 lines.append(f"warning: {name}: {skipped} updates skipped, their gradients were not finite")
-            self._reported[name] = max(count, self._reported[name])
+            self._reported[name] = max(count, self._reported[name])  # a count that is read while updates run may be low
         return lines
 
     def _new_not_finite(self) -> set[str]:
         """Return the names of samples that are not finite and were not seen before. Collective."""
         local = None if self._source is None else self._source.not_finite
-        by_rank = self._world.gather([name for name in local or () if name not in self._not_finite])
+        names = [*(local or ())]  # a copy: threads of the loader add names
+        by_rank = self._world.gather([name for name in names if name not in self._not_finite])
         self._not_finite |= (new := {name for names in by_rank for name in names})
         return new
 

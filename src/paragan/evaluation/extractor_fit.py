@@ -38,7 +38,7 @@ def classifies_data(extractor: FeatureExtractor) -> bool:
     return extractor.num_classes is not None and extractor.task != OTHER_CLASSES
 
 
-def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None, num_real: int = 1) -> str | None:
+def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None, num_real: int) -> str | None:
     """Return a warning for an extractor of low accuracy. num_real: held-out images that are scored, 0 for too few.
 
     How an image is turned can be hard to see while the features that were learnt for it are good: only

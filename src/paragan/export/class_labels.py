@@ -6,6 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
+import numpy as np
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
@@ -17,8 +18,8 @@ _MAX_IMAGES = 1 << 20  # all of them are in memory at once
 
 def as_list(labels: Label | Sequence[Label]) -> list[Any]:
     """Return one label, or several, as a list."""
-    is_single = isinstance(labels, str) or not isinstance(labels, (Sequence, Tensor))
-    return [labels] if is_single else list(labels)  # type: ignore[arg-type]
+    values = labels.tolist() if isinstance(labels, Tensor | np.ndarray) else labels
+    return list(values) if isinstance(values, Sequence) and not isinstance(values, str) else [values]
 
 
 def class_numbers(

@@ -148,8 +148,8 @@ class ExportedDiscriminator:
             )
         net = LogitsOnly(copy_networks(self.net).cpu(), takes_condition).eval()
 
-        def inputs(batch: int, seed: int) -> tuple[Tensor, ...]:  # `Traceable` gives a size, but here that is fixed
-            generator = torch.Generator().manual_seed(seed)
+        def inputs(batch: int, number: int) -> tuple[Tensor, ...]:  # the size is fixed: only other draws
+            generator = torch.Generator().manual_seed(number)
             x = torch.rand((batch, *self.info.shape), generator=generator) * 2 - 1
             if takes_condition:
                 return x, torch.rand((batch, *self.info.condition_shape), generator=generator) * 2 - 1

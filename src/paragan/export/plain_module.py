@@ -30,11 +30,12 @@ def plain_module(program: torch.export.ExportedProgram, network: Traceable, stem
     tensors |= {name: (tensor, False) for name, tensor in traced.named_buffers()}
     _check_saved(tensors, network)
     source = _Source({name: _attribute(name.removeprefix(_WRAPPER)) for name in tensors}, network.names)
-    body = source.lines(traced.graph, network.names)
+    body = source.lines(traced.graph)
     rows = [
         (name.removeprefix(_WRAPPER), tuple(tensor.shape), str(tensor.dtype), is_parameter)
         for name, (tensor, is_parameter) in tensors.items()
     ]
+    # inputs with sizes that must be multiples; the batch axis, a multiple of 1, has none
     sizes = {name: dict(axes) for name, axes in zip(network.names, network.axes, strict=True) if {*axes.values()} - {1}}
     return _template().render(version=__version__, network=network, rows=rows, body=body, stem=stem, sizes=sizes)
 
@@ -81,9 +82,9 @@ class _Source:
         self.number = 0
         self.free: list[str] = []  # names that nothing reads any more
 
-    def lines(self, graph: fx.Graph, inputs: tuple[str, ...]) -> list[str]:
+    def lines(self, graph: fx.Graph) -> list[str]:
         """Return the body of `forward`."""
-        lines, (output,) = self._block(graph, inputs)
+        lines, (output,) = self._block(graph, self.inputs)
         return [*lines, f"return {output}"]
 
     def _block(self, graph: fx.Graph, inputs: tuple[str, ...]) -> tuple[list[str], list[str]]:
@@ -97,7 +98,7 @@ class _Source:
             if node.op == "placeholder":
                 texts[node] = next(remaining_inputs)
             elif node.op == "get_attr":
-                texts[node] = self.tensors.get(node.target, node.target)
+                texts[node] = self.tensors.get(node.target, node.target)  # else a region's graph: only its name
             elif node.op == "output":
                 return lines, [self._expression(output, texts) for output in node.args[0]]
             elif node.op == "call_function":
@@ -105,6 +106,7 @@ class _Source:
                 last_read = [x for x in node.all_input_nodes if x.op == "call_function" and last_readers[x] is node]
                 self.free += [texts[argument] for argument in reversed(last_read)]
                 texts[node] = self._name()
+                # of a region: `with torch.set_grad_enabled(False):`, then `    x3 = (x1, x2,)`
                 lines += [*before, f"{_indent(expression)}{texts[node]} = {expression.lstrip()}"]
         raise CheckpointError("export: the traced network has no output")
 

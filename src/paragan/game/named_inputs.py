@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Collection, Mapping
 from itertools import chain
+from typing import TypeGuard
 
 import numpy as np
 from torch import Tensor, nn
@@ -63,13 +64,15 @@ def tuple_names(generator: nn.Module, discriminator: nn.Module, sample: str | No
     sample: name of the first. One that G uses for its latent, as `input` of `nn.Sequential`, is `sample`.
     """
     of_g = [parameter.name for parameter in _parameters(generator, "generator")]
-    of_d = [p.name for net in _members(discriminator).values() for p in _parameters(net, "discriminator")]
-    is_latent_named = not hasattr(generator, LATENT) or any(name in _DRAWN for name in of_g)
-    if not is_latent_named:  # the only argument that D does not have, or the first
-        latent = next((name for name in of_g if name not in of_d), of_g[0] if of_g else "")
+    of_members = [[p.name for p in _parameters(net, "discriminator")] for net in _members(discriminator).values()]
+    first = of_members[0][0]
+    others = [name for names in of_members for name in names[1:]]  # the first of each is the sample
+    if hasattr(generator, LATENT) and not any(name in _DRAWN for name in of_g):
+        # The latent has another name: that of the only argument that D does not have, or of the first.
+        latent = next((name for name in of_g if name not in (first, *others)), of_g[0] if of_g else "")
         of_g = [name for name in of_g if name != latent]
-        of_d = ["sample" if name == latent else name for name in of_d]
-    first, *others = of_d
+        first = "sample" if first == latent else first
+        others = [name for name in others if name != latent]
     return tuple(name for name in dict.fromkeys((sample or first, *others, *of_g)) if name not in _DRAWN)
 
 
@@ -84,7 +87,7 @@ def discriminator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec], s
 
 def with_named_inputs(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> nn.Module:
     """Return D; of several discriminators a copy whose modules receive what they name."""
-    if not isinstance(net, Discriminators):
+    if not _is_several(net):
         return net
     arguments = discriminator_arguments(net, tensors, sample)
     by_member = _by_member(net, tensors, sample)
@@ -110,8 +113,12 @@ def _by_member(net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | 
 
 def _members(net: nn.Module) -> dict[str, nn.Module]:
     """Return discriminators by name; the name of a single one is empty."""
-    several = isinstance(net, Discriminators) and type(net).forward is Discriminators.forward
-    return dict(net.items()) if several else {"": net}  # type: ignore[operator]
+    return dict(net.items()) if _is_several(net) else {"": net}
+
+
+def _is_several(net: nn.Module) -> TypeGuard[Discriminators]:
+    """Return whether D calls each of several discriminators; with a `forward` of its own it is one network."""
+    return isinstance(net, Discriminators) and type(net).forward is Discriminators.forward
 
 
 def _arguments(owner: str, net: nn.Module, tensors: Mapping[str, TensorSpec], sample: str | None) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class PredictedOpponent:
         """Return the frozen network of the prediction."""
         return self._network
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Predict no change until the next state: for equal results with a run that resumes here."""
         self._net.load_state_dict(self.snapshot.net.state_dict())
 
@@ -100,7 +100,7 @@ class PredictedOpponent:
     def update(self, message: Tensor, version: int, is_difference: bool = False) -> None:
         """Load a message into the snapshot (`Snapshot.update`), and predict from its change."""
         before = self.snapshot.version
-        self.forget()  # the weights before the change
+        self.reset()  # the weights before the change
         self.snapshot.update(message, version, is_difference)
         steps = (self.snapshot.version - before) / self._step
         for name, now in self.snapshot.net.named_buffers():
@@ -109,7 +109,7 @@ class PredictedOpponent:
             for predicted, now in zip(self._net.parameters(), self.snapshot.net.parameters(), strict=True):
                 predicted.lerp_(now, 1 + self._factor / steps)
         else:  # the exact state of the same version
-            self.forget()
+            self.reset()
 
 
 class StateEncoder:

@@ -160,9 +160,9 @@ def _statistics(x: Tensor, across: ReduceGroup) -> tuple[Tensor, Tensor, Tensor]
     squares = (x - _per_channel(x, mean)).square_().sum(dims)
     local_mean = mean.double()
     sums = [local_mean * count, squares.double() + local_mean.square() * count, local_mean.new_full((1,), count)]
-    first, second, total = across.all_reduce_(torch.cat(sums)).split([len(mean), len(mean), 1])
-    global_mean = first / total
-    var = (second / total - global_mean.square()).clamp_min_(0)
+    sum_x, sum_xx, total = across.all_reduce_(torch.cat(sums)).split([len(mean), len(mean), 1])
+    global_mean = sum_x / total
+    var = (sum_xx / total - global_mean.square()).clamp_min_(0)
     return global_mean.to(mean.dtype), var.to(mean.dtype), total[0]
 
 
@@ -173,11 +173,11 @@ def _fused(
     dgain, dbias = _sums(grad, x, mean, var, ctx.eps)
     if not ctx.needs_input_grad[0]:
         return None, dgain, dbias
-    first, second = ctx.reduce_group.all_reduce_(torch.stack([dbias, dgain])) / count
+    mean_dy, mean_dyh = ctx.reduce_group.all_reduce_(torch.stack([dbias, dgain])) / count  # h: normalised x
     inverse = (var + ctx.eps).rsqrt()
     weight = inverse if gain is None else inverse * gain
-    slope = -weight * inverse * second
-    dx = torch.addcmul(_per_channel(x, -weight * first - slope * mean), x, _per_channel(x, slope))
+    slope = -weight * inverse * mean_dyh
+    dx = torch.addcmul(_per_channel(x, -weight * mean_dy - slope * mean), x, _per_channel(x, slope))
     return dx.addcmul_(grad, _per_channel(x, weight)).to(x.dtype), dgain, dbias
 
 
@@ -208,9 +208,9 @@ def _differentiable(
     dbias, dgain = sums.unbind()
     if not ctx.needs_input_grad[0]:
         return None, dgain, dbias
-    first, second = AllReduceSum.apply(sums, ctx.reduce_group) / count
+    mean_dy, mean_dyh = AllReduceSum.apply(sums, ctx.reduce_group) / count  # h: normalised x
     weight = inverse if gain is None else inverse * gain
-    centred = grad - _per_channel(x, first) - normal * _per_channel(x, second)
+    centred = grad - _per_channel(x, mean_dy) - normal * _per_channel(x, mean_dyh)
     return (centred * _per_channel(x, weight)).to(x.dtype), dgain, dbias
 
 

@@ -19,7 +19,7 @@ class Discriminators(nn.ModuleDict):
 
     def __init__(self, **nets: nn.Module) -> None:
         super().__init__()
-        # by discriminator, the numbers of its inputs among all; missing: it receives all
+        # by discriminator, the numbers of its inputs among all, as `game.named_inputs` sets; missing: it receives all
         self.places: Mapping[str, Sequence[int]] = {}
         for name, net in nets.items():
             if not isinstance(net, nn.Module):

@@ -83,6 +83,7 @@ def _distance_of_rank(k: int, a_NF: Tensor, b_MF: Tensor) -> Tensor:
     distances = []
     for block in _blocks(a_NF, b_MF):
         bound_n1 = block.squared_nM.kthvalue(k, dim=1, keepdim=True).values + 2 * block.error_n1
+        # `kthvalue` takes NaN, of distances that are not needed, for the largest
         distances.append(block.exact(~(block.squared_nM > bound_n1)).kthvalue(k, dim=1).values)
     return torch.cat(distances)
 

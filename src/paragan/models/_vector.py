@@ -34,31 +34,32 @@ class VectorBatchNorm(nn.Module):
 class LatentEntry(nn.Module):
     """First block: z and y to the smallest map, of `size`, and the vector (class embedding, z).
 
-    The map is computed from the first `first` numbers of z; whole: from the vector, of length `first`.
+    The map is computed from the first `stem_inputs` numbers of z; from_vector: from the vector, of length
+    `stem_inputs`. shared: length of the class embedding.
     """
 
     def __init__(
         self,
-        first: int,
+        stem_inputs: int,
         channels: int,
         classes: int,
         shared: int,
         wrap: Wrap,
         *,
         size: tuple[int, int] = (4, 4),
-        whole: bool = False,
+        from_vector: bool = False,
     ) -> None:
         super().__init__()
-        self.first = first
-        self.whole = whole
+        self.stem_inputs = stem_inputs
+        self.from_vector = from_vector
         self.embed = nn.Embedding(classes, shared) if classes else None
-        self.stem = Stem(first, channels, wrap, size)
+        self.stem = Stem(stem_inputs, channels, wrap, size)
 
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None) -> State:
         c_BC = z_BZ
         if self.embed is not None:
             c_BC = torch.cat([self.embed(check_labels(y_B, len(z_BZ))).to(z_BZ.dtype), z_BZ], 1)
-        return self.stem(c_BC if self.whole else z_BZ[:, : self.first]), c_BC
+        return self.stem(c_BC if self.from_vector else z_BZ[:, : self.stem_inputs]), c_BC
 
 
 class WithVector(nn.Module):
@@ -97,11 +98,11 @@ def latent_per_block(latent: int | None, num_blocks: int, each: int) -> int:
 
     Raises `ConfigError` if `latent` cannot be divided into equal parts.
     """
-    whole = latent or each * (num_blocks + 1)
-    if whole % (num_blocks + 1):
-        near = -(-whole // (num_blocks + 1)) * (num_blocks + 1)
+    length = latent or each * (num_blocks + 1)
+    if length % (num_blocks + 1):
+        near = -(-length // (num_blocks + 1)) * (num_blocks + 1)
         raise ConfigError(
-            f"model.latent={whole} cannot be divided into a part for each of {num_blocks} blocks and one for the "
+            f"model.latent={length} cannot be divided into a part for each of {num_blocks} blocks and one for the "
             f"first map; pass a multiple of {num_blocks + 1}, such as model.latent={near}"
         )
-    return whole // (num_blocks + 1)
+    return length // (num_blocks + 1)

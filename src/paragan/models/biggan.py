@@ -117,7 +117,7 @@ def _vector_blocks(plan: ResidualPlan, part: int, classes: int, shared: int) -> 
     embedding = shared if classes else 0  # numbers of the vector in front of z
     norm = vector_norm(embedding + part, spectral_norm)
     entry = LatentEntry(
-        first=part,
+        stem_inputs=part,
         channels=plan.g_widths[0],
         classes=classes,
         shared=shared,

@@ -70,13 +70,13 @@ class Generator(BlockGenerator):
         norm = vector_norm(vector, spectral_norm)
         channels = plan.g_widths[0]
         entry = LatentEntry(
-            first=vector,
+            stem_inputs=vector,
             channels=channels,
             classes=classes,
             shared=options.shared,
             wrap=spectral_norm,
             size=plan.sizes.lowest,
-            whole=True,
+            from_vector=True,
         )
         first = map(WithoutVector, first_attention(plan, spectral_norm))
         blocks: list[nn.Module] = [entry, *first]

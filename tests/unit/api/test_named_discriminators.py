@@ -6,7 +6,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.source import TensorSpec
-from paragan.game.named_inputs import discriminator_arguments, with_named_inputs
+from paragan.game.named_inputs import discriminator_arguments, tuple_names, with_named_inputs
 from tests.unit.api.test_trainer import TINY, Drawn, saved, step_of
 
 SPECS = {name: TensorSpec((1,), torch.float64) for name in ("point", "pitch", "energy")}
@@ -109,3 +109,43 @@ def test_terms_of_one_name_on_both_sides_train(tmp_path):
     run = pg.Trainer(Drawn(nn.Linear(3, 1)), Third(), data, terms=terms, settings=settings, out=tmp_path).run()
     assert {"g/loss/size", "d/loss/size"} <= set(run.history[-1])
     assert run.history[-1]["g/loss/size"] != run.history[-1]["d/loss/size"]
+
+
+class Pictures(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Labelled(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
+class Noise(nn.Module):
+    latent = 4
+
+    def forward(self, x):  # the latent, by another name
+        return x
+
+
+class Drawing(nn.Module):
+    latent = 4
+
+    def forward(self, z, level):
+        return z + level
+
+
+@pytest.mark.parametrize(
+    ("g", "d", "sample", "expected"),
+    [
+        (Drawing(), Labelled(), None, ("x", "y", "level")),
+        (Drawing(), Labelled(), "image", ("image", "y", "level")),
+        (Noise(), Labelled(), None, ("sample", "y")),
+        (Noise(), Labelled(), "image", ("image", "y")),
+        (Drawing(), pg.Discriminators(a=Pictures(), b=Labelled()), None, ("x", "y", "level")),
+        (Drawing(), pg.Discriminators(a=Pictures(), b=Labelled()), "image", ("image", "y", "level")),
+        (Noise(), pg.Discriminators(a=Labelled(), b=Pictures()), "image", ("image", "y")),
+    ],
+)
+def test_values_of_a_tuple_have_the_names_of_the_arguments(g, d, sample, expected):
+    assert tuple_names(g, d, sample) == expected

@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -177,3 +178,15 @@ def test_a_number_of_no_class_is_like_no_other(label, hint):
         class_numbers(label, ["1", "three"], 2)
     assert ("did you mean" in str(caught.value)) == bool(hint)
     assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "labels", [[2, 0], (2, 0), np.array([2, 0]), torch.tensor([2, 0]), torch.tensor([[2], [0]])[:, 0]]
+)
+def test_classes_are_named_by_a_list_or_an_array(labels):
+    assert class_numbers(labels, (), 3) == [2, 0]
+
+
+@pytest.mark.parametrize("label", [2, np.int64(2), np.array(2), torch.tensor(2), "2"])
+def test_a_class_is_named_by_any_integer(label):
+    assert class_numbers(label, (), 3) == [2]

@@ -93,7 +93,7 @@ def test_judge_says_once_why_training_waits_and_for_how_long(small, tmp_path, mo
 @pytest.mark.parametrize(("accuracy", "warns"), [(None, False), (0.95, False), (0.9499, True)])
 def test_accuracy_warning_starts_below_95_percent(accuracy, warns):
     extractor = FeatureExtractor(name="mnist", network=nn.Identity(), shape=(1, 28, 28), num_classes=10, sha256="")
-    assert (accuracy_warning(extractor, accuracy) is not None) == warns
+    assert (accuracy_warning(extractor, accuracy, num_real=10) is not None) == warns
 
 
 @pytest.mark.parametrize("num_held_out", [1, 3, 100])

@@ -138,7 +138,7 @@ def has_arrow_files(root: Path) -> bool:
 
 def _splits(files: list[Path], where: str) -> tuple[list[Path], list[Path]]:
     """Return the files of training and held-out samples, as `arrange` reads folders of their names."""
-    names = {}
+    names = {}  # `arrange` sees `train/000003` for a file of the split train
     for number, path in enumerate(files):
         names[os.fsencode(f"{split_folder(path, Path(where)) or 'other'}/{number:06}")] = path
     arranged = arrange(sorted(names), where)
@@ -167,7 +167,7 @@ def _open_table(path: Path) -> _Table:
             metadata = parquet.read_metadata(path)
             sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
             table = _Table(path, metadata.schema.to_arrow_schema(), np.cumsum(sizes, dtype=np.int64))
-        _ = table.schema.names  # which may be no Unicode
+        _ = table.schema.names  # read here, so that a name that is no Unicode is an error of this file
         return table
 
 
@@ -191,7 +191,7 @@ def _map_arrow(path: Path) -> Any:
 
 
 def _image_column(schema: Any, where: str) -> str:
-    """Return the first column of encoded images, `image` if there is one: bytes, or a struct as of `datasets`."""
+    """Return the first column of encoded images with a usual name, else the first: bytes, or a struct of `datasets`."""
     from pyarrow import types
 
     columns = []

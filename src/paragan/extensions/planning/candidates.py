@@ -5,11 +5,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from paragan import build
 from paragan.config import RunConfig, choose, dump, parse_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
-from paragan.core.capabilities import Capability
+from paragan.core.capabilities import check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model
 from paragan.core.types import Side
@@ -17,10 +19,12 @@ from paragan.extensions.planning.forecast import simulated_game_of
 from paragan.extensions.planning.profile import RunProfile
 from paragan.extensions.planning.simulation import GameCosts
 from paragan.game.gan import GAN
+from paragan.game.needs import game_needs
 
 # settings of candidates
-_LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
 _BF16 = {f"{side.value}.reduce": "bf16" for side in Side}
+_LOCAL_SGD = {f"{side.value}.strategy": {"name": "local_sgd", "every": 2} for side in Side}
+_RARELY = "averaged every 2 updates"
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,11 @@ class Candidate:
 
 
 def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> Iterator[Candidate]:
-    """Yield the config with this strategy for both players, then what may be faster and is allowed."""
+    """Yield the config with this strategy for both players, then what may be faster and is allowed.
+
+    A margin is what a prediction may be wrong by (0.05), and more for settings that train otherwise than one rank on
+    the whole batch does: weights averaged now and then, gradients that are late.
+    """
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
     yield _candidate(source, "as configured", sharded, 0.0)
     config = source.config
@@ -59,14 +67,16 @@ def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> It
     is_replaceable = strategy == "ddp" and not has_strategies and not scheme.is_concurrent
     if not is_replaceable or workers == 1:
         return
-    yield _candidate(source, "bf16 reductions", _BF16, 0.05)
-    terms = (*game.g_penalties, *game.d_penalties)
-    if not game.loss.compares and not any(Capability.COUPLED in term.needs for term in terms):
-        yield _candidate(source, "local SGD, H = 2", _LOCAL_SGD, 0.1)
+    others: list[tuple[str, dict[str, Any], float]] = [
+        ("bf16 reductions", _BF16, 0.05),
+        (f"local SGD, {_RARELY}", _LOCAL_SGD, 0.1),
+    ]
     for name, settings in _other_schemes(config, workers):
+        others.append((name, settings, 0.15))
+        others.append((f"{name}, {_RARELY}", {**settings, **_LOCAL_SGD}, 0.2))
+    for name, settings, margin in others:
         if _allows(source, game, settings):
-            yield _candidate(source, name, settings, 0.15)
-            yield _candidate(source, f"{name}, H = 2", {**settings, **_LOCAL_SGD}, 0.2)
+            yield _candidate(source, name, settings, margin)
 
 
 def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -83,8 +93,13 @@ def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margi
 
 
 def _allows(source: PlanSource, game: GAN, settings: Mapping[str, Any]) -> bool:
+    """Return whether scheme and strategies of these settings have what the game needs."""
+    config = with_settings(source.config, settings)
+    tensors = source.data.train.tensors
     try:
-        build.scheme(with_settings(source.config, settings)).refuse(game, source.data.train.tensors)
+        build.scheme(config).refuse(game, tensors)
+        for options in config.player_options.values():
+            check_capabilities(build.strategy_on_ranks(options, torch.device("cpu")).holder, game_needs(game, tensors))
     except ConfigError:
         return False
     return True

@@ -36,7 +36,7 @@ def build_with_weights(make: Callable[[], nn.Module], path: Path, sha256: str | 
 
 def _read(path: Path, expected: Mapping[str, Tensor], sha256: str | None) -> tuple[str, dict[str, Tensor]]:
     """Return the sha256 and the tensors of a file, unless it is much larger than the network."""
-    max_bytes = sum(map(_max_bytes, expected.values())) + _MAX_HEADER_BYTES
+    max_bytes = sum(tensor.numel() for tensor in expected.values()) * _BYTES_PER_NUMBER + _MAX_HEADER_BYTES
     try:
         content = read_bytes(path, max_bytes)
         actual_sha256 = hashlib.sha256(content).hexdigest()
@@ -64,7 +64,3 @@ def _difference(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
             shape = tuple(stored.shape)
             return f"the tensor {name!r} is {shape} of {stored.dtype}, not {tuple(tensor.shape)} of {tensor.dtype}"
     return ""
-
-
-def _max_bytes(tensor: Tensor) -> int:
-    return tensor.numel() * _BYTES_PER_NUMBER + 4096

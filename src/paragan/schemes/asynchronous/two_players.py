@@ -93,7 +93,7 @@ class GeneratorStep(PlayerStep):
     def forget_change(self) -> None:
         """Predict D from changes after a pause only, as a run does that resumes there."""
         if self.predicted is not None:
-            self.predicted.forget()
+            self.predicted.reset()
 
     def _send_g_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
         """Send the fakes of G's turn, and return that turn."""
