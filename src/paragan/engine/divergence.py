@@ -47,8 +47,8 @@ class SkipMonitor:
     def _new_not_finite(self) -> set[str]:
         """Return the names of samples that are not finite and were not seen before. Collective."""
         local = None if self._source is None else self._source.not_finite
-        names = [*(local or ())]  # a copy: threads of the loader add names
-        by_rank = self._world.gather([name for name in names if name not in self._not_finite])
+        # `[*…]`: threads of the loader add names meanwhile
+        by_rank = self._world.gather([name for name in [*(local or ())] if name not in self._not_finite])
         self._not_finite |= (new := {name for names in by_rank for name in names})
         return new
 

@@ -52,11 +52,7 @@ class Candidate:
 
 
 def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> Iterator[Candidate]:
-    """Yield the config with this strategy for both players, then what may be faster and is allowed.
-
-    A margin is what a prediction may be wrong by (0.05), and more for settings that train otherwise than one rank on
-    the whole batch does: weights averaged now and then, gradients that are late.
-    """
+    """Yield the config with this strategy for both players, then what may be faster and is allowed."""
     sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
     yield _candidate(source, "as configured", sharded, 0.0)
     config = source.config
@@ -67,24 +63,24 @@ def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> It
     is_replaceable = strategy == "ddp" and not has_strategies and not scheme.is_concurrent
     if not is_replaceable or workers == 1:
         return
-    others: list[tuple[str, dict[str, Any], float]] = [
-        ("bf16 reductions", _BF16, 0.05),
-        (f"local SGD, {_RARELY}", _LOCAL_SGD, 0.1),
-    ]
-    for name, settings in _other_schemes(config, workers):
-        others.append((name, settings, 0.15))
-        others.append((f"{name}, {_RARELY}", {**settings, **_LOCAL_SGD}, 0.2))
-    for name, settings, margin in others:
+    for name, settings, margin in _others(config, workers):
         if _allows(source, game, settings):
             yield _candidate(source, name, settings, margin)
 
 
-def _other_schemes(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and settings of other schemes that may be faster."""
+def _others(config: RunConfig, workers: int) -> Iterator[tuple[str, dict[str, Any], float]]:
+    """Yield name, settings and margin of what may be faster.
+
+    A margin covers the error of a forecast, and more where training differs from one rank on the whole batch.
+    """
+    yield "bf16 reductions", _BF16, 0.05
+    yield f"local SGD, {_RARELY}", _LOCAL_SGD, 0.1
     for name in sorted({*registry.names("schemes")} - {config.scheme.name}):
         scheme = build.scheme(replace(config, scheme=choose("schemes", name)))
         for title, options in scheme.plan_settings(workers).items():
-            yield f"{name}, {title}", {"scheme": {"name": name, **options}}
+            settings = {"scheme": {"name": name, **options}}
+            yield f"{name}, {title}", settings, 0.15
+            yield f"{name}, {title}, {_RARELY}", {**settings, **_LOCAL_SGD}, 0.2
 
 
 def _candidate(source: PlanSource, name: str, settings: Mapping[str, Any], margin: float) -> Candidate:
