@@ -62,21 +62,14 @@ class Section:
     def below(self) -> Iterator[tuple[str, Node, Field]]:
         """Yield dotted key, node and field of the options, choices and names in it, written or not.
 
-        Short forms in the tree are replaced as they are met, so that a second call changes nothing: one item by a
-        list, text by a map. Of a map with free keys, a list of choices or names, a single one: their entries.
+        Of a map with free keys, a list of choices or names, a single one: their entries. Short forms are replaced in
+        the tree as they are met, so that a second call changes nothing: one item by a list, text by a map.
         """
         for key, field in self.fields.items():
-            node = entries_of(self.node).get(key)
-            if node is None and dataclasses.is_dataclass(field.default):  # its keys are known
-                node = Node(self.node.place, {})
-            if node is None or (node.value is None and field.is_optional):
-                continue
-            if field.is_value_or_map and not isinstance(node.value, dict):
+            node = self._node_of(key, field)
+            if node is None:
                 continue
             path = dotted(self.path, key)
-            single = dict if field.inner is None else (str, dict)
-            if field.is_list and isinstance(node.value, single):
-                node.value = [Node(node.place, node.value)]
             if field.is_map:
                 for name, item in entries_of(node).items():
                     yield dotted(path, name), item, field
@@ -86,9 +79,27 @@ class Section:
                 for number, item in enumerate(node.value):
                     yield dotted(path, str(number)), _expand(item, field), field
 
+    def _node_of(self, key: str, field: Field) -> Node | None:
+        """Return the node of a setting, one item replaced by a list; None where nothing can be below it."""
+        node = entries_of(self.node).get(key)
+        if node is None and dataclasses.is_dataclass(field.default):
+            return Node(self.node.place, {})  # not of the tree: settings that are not written are looked at, too
+        if node is None or (node.value is None and field.is_optional):
+            return None
+        if field.is_value_or_map and not isinstance(node.value, dict):
+            return None
+        # `penalties: r1` is a list of one name; where a list of plain values is expected, text is a mistake
+        single = dict if field.inner is None else (str, dict)
+        if field.is_list and isinstance(node.value, single):
+            node.value = [Node(node.place, node.value)]
+        return node
+
 
 def _expand(node: Node, field: Field) -> Node:
-    """Return the node, text replaced by a map, with the default name of a choice without one."""
+    """Return the node, text replaced by a map, with the default name of a choice without one.
+
+    Text stands for the `name`, or for the setting that an options class calls `SHORT`.
+    """
     if field.inner is str:
         return node
     short = "name" if field.inner is Choice else vars(field.inner).get("SHORT", "name")
@@ -100,7 +111,7 @@ def _expand(node: Node, field: Field) -> Node:
 
 
 def choices(section: Section) -> Iterator[Section]:
-    """Yield the sections below that are a chosen file, or whose `name` is one."""
+    """Yield the sections below that are a chosen file (`loss`), or whose `name` is one (`g.optimizer`)."""
     for path, node, field in section.below():
         inner = Section(path=path, node=node, kind=field.inner)
         is_named = field.category is None and "name" in inner.fields and inner.fields["name"].category
@@ -178,7 +189,7 @@ class Sections(dict[str, Section]):
                 self._outside.require(node.value)
             elif outside_code.is_file_name(written):
                 outside_code.require_file(node.value)
-            if "." in node.value and node.place != COMMAND_LINE and node.value not in self._outside:
+            if "." in node.value and not self._is_trusted(node):
                 raise ConfigError(self._untrusted(written, node.value))
             registry.find_source(category.name, node.value, category.also)
             return node.value
@@ -201,12 +212,16 @@ class Sections(dict[str, Section]):
         return f"{problem}; {trust}, or --code DIR to import from a folder only what the run has used"
 
     def _check_program(self, key: str, node: Node) -> None:
-        if isinstance(node.value, str) and node.place != COMMAND_LINE and node.value not in self._outside:
+        if isinstance(node.value, str) and not self._is_trusted(node):
             text = (
                 f"{node.value!r} is a program of torch.export, whose code this file may not run; if you trust it, "
                 "pass --trust (in Python: trust=True)"
             )
             self.problems.append(Problem(node.place, key, text))
+
+    def _is_trusted(self, node: Node) -> bool:
+        """Return whether outside code may run: its name is typed on the command line, or allowed by the caller."""
+        return node.place == COMMAND_LINE or node.value in self._outside
 
     def _is_unread(self, name: str) -> bool:
         return "." in name and self._outside is NAMES_ONLY
