@@ -105,24 +105,27 @@ def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem
         elif keys and keys[0] not in section.fields and not is_unknown:
             continue  # a plain value instead of this map
         key = str(keys[0]) if keys else ""
-        # pydantic lists every member of a union that a value does not match: the first one of a key is said
         if is_unknown and len(keys) == 1:
             unknown.append((section, key))
         elif (section.path, key) in problems:
-            continue
+            continue  # pydantic lists every member of a union that a value does not match: the first of a key is said
         elif detail["type"] == "missing" and len(keys) == 1:
             problems[section.path, key] = _describe_missing(section, key)
         elif keys:
             problems[section.path, key] = _describe_value(section, key, keys[1:])
         else:
-            valid = ", ".join(section.keys) or "nothing"
-            text = f"must be a map of {valid}, not {shorten(section.node.plain())}"
-            if (hint := setting_hint(section.path, section.node.plain())) is not None:
-                text = f"{text}; {hint}"
-            text = str(detail.get("ctx", {}).get("error", text))  # raised by `__post_init__`
+            raised = detail.get("ctx", {}).get("error")  # by `__post_init__` of the options
+            text = _must_be_map(section) if raised is None else str(raised)
             problems[section.path, key] = Problem(_place_of(text, section.node), section.path, text)
     known = [problem for problem in problems.values() if problem is not None]
     return [*known, *_describe_unknown(unknown, sections)]
+
+
+def _must_be_map(section: Section) -> str:
+    value = section.node.plain()
+    hint = setting_hint(section.path, value)
+    text = f"must be a map of {', '.join(section.keys) or 'nothing'}, not {shorten(value)}"
+    return text if hint is None else f"{text}; {hint}"
 
 
 def _place_of(text: str, node: Node) -> SourceLocation:
@@ -159,16 +162,17 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
     field = section.fields[key]
     node = entries_of(section.node)[key]
     path = dotted(section.path, key)
-    if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
+    is_list_of_values = field.inner is None and field.is_list and get_args(field.hint)[-1] is Ellipsis
+    if is_list_of_values and isinstance(node.value, list):  # `freeze: [embed, 3]`: the item
         return Problem(node.place, f"{path}.{rest[0]}", _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
-    is_no_map = field.is_map and not isinstance(node.value, dict)
-    if field.inner is None or field.is_value_or_map or is_no_map:
+    is_no_map = field.is_map and not isinstance(node.value, dict)  # `players: 3`
+    if field.inner is None or field.is_value_or_map or is_no_map:  # `lr: abc`, `weight: x`
         if (instead := replacement_of(f"{path}={node.value}")) is not None:
             return Problem(node.place, path, f"{node.value} was removed; {instead}", is_removed=True)
         return Problem(node.place, path, _must_be(field.hint, node) + _instead_of_null(field, node))
-    if isinstance(node.value, list) or not field.is_list:
+    if isinstance(node.value, list) or not field.is_list:  # `loss: 3`, `penalties: [3]`
         return None
-    text = f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}"
+    text = f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}"  # `penalties: 3`
     return Problem(node.place, path, text)
 
 
