@@ -3,7 +3,6 @@
 import json
 import os
 import time
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from paragan.core.files import (
     open_to_append,
     write_text,
 )
+from paragan.core.printable import print_to_stderr
 
 _MAX_PENDING_BYTES = 1 << 24
 
@@ -36,20 +36,23 @@ class Lines:
         self._pending = b""
 
     def _restore(self) -> None:
-        """Write the file again if it was deleted, such as by a purge of old files; warn of lines that are gone."""
-        if (lost := self._file.tell() - os.fstat(self._file.fileno()).st_size) > 0:
-            self._file.seek(0, os.SEEK_END)
-            warnings.warn(
-                f"{self._path}: {lost:,} bytes of the record are gone, because another program has shortened the file; "
-                "the run goes on, and its report lacks those lines",
-                stacklevel=2,
-            )
+        """Write the file again if it was deleted or replaced, such as by a purge of old files."""
         if not is_same_file(self._file, self._path):
             deleted = self._file
             self._file = append_again(deleted, self._path)  # with the deleted content, which the open file holds
             deleted.close()
 
+    def _warn_of_lost_lines(self) -> None:
+        """Warn if the file is shorter than what was written: the next line hides that."""
+        if (lost := self._file.tell() - os.fstat(self._file.fileno()).st_size) > 0:
+            self._file.seek(0, os.SEEK_END)
+            print_to_stderr(
+                f"warning: {self._path}: {lost:,} bytes of the record are gone, because another program has shortened "
+                "the file; the run goes on, and its report lacks those lines"
+            )
+
     def _append(self, line: Mapping[str, Any]) -> None:
+        self._warn_of_lost_lines()
         self._pending += (json.dumps(line) + "\n").encode()
         self._flush()
 

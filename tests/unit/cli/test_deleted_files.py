@@ -1,6 +1,7 @@
 """Files of a run that somebody deletes while it trains: written again, or an end in one line; never silence."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -41,6 +42,15 @@ def test_a_deleted_record_is_written_again_with_its_lines(deleting):
     folder, code = deleting(lambda folder: (folder / "metrics.jsonl").unlink())
     assert (code, [line["step"] for line in pg.Run(folder).history]) == (0, list(range(1, 9)))
     assert json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])["kind"] == "end"
+
+
+def test_a_record_that_is_emptied_between_two_saves_is_a_warning_and_continues(deleting, capsys):
+    folder, code = deleting(lambda folder: os.truncate(folder / "metrics.jsonl", 0))
+    assert code == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "bytes of the record are gone" in line]
+    assert len(warnings) == 1 and warnings[0].startswith("warning: ")
+    assert b"\0" not in (folder / "metrics.jsonl").read_bytes()
+    assert [line["step"] for line in pg.Run(folder).history] == list(range(4, 9))
 
 
 def test_a_deleted_config_is_written_again(deleting, capsys):

@@ -2,26 +2,61 @@
 
 import json
 import os
-import warnings
 
 import pytest
 
 from paragan.core.event import Event
-from paragan.writers.jsonl import Writer
+from paragan.writers.jsonl import RankWriter, Writer
 
 
-def test_a_record_that_another_program_shortens_is_noticed_once(tmp_path):
+def _rotate(path):
+    """Empty the file in place, as a log rotation with copytruncate."""
+    path.with_suffix(".1").write_bytes(path.read_bytes())
+    os.truncate(path, 0)
+
+
+def _edit(path):
+    """Write the first half of the lines in place, as an editor that was opened earlier."""
+    lines = path.read_bytes().splitlines(keepends=True)
+    with path.open("r+b") as file:
+        file.writelines(lines[: len(lines) // 2])
+        file.truncate()
+
+
+@pytest.mark.parametrize("kind", ["step", "checkpoint"])  # the first line after the truncation
+@pytest.mark.parametrize(("shorten", "left"), [(_rotate, []), (_edit, [0])])
+def test_a_record_that_another_program_shortens_is_noticed_once(tmp_path, capsys, kind, shorten, left):
     writer = Writer(None, tmp_path)
-    kinds = ["step", "checkpoint"] * 2
-    events = [Event(kind=kind, step=step, images=step, values={}) for step, kind in enumerate(kinds)]
+    path = tmp_path / "metrics.jsonl"
+    events = [Event(kind=kind, step=step, images=step, values={}) for step in range(5)]
     writer.write(events[0])
-    os.truncate(tmp_path / "metrics.jsonl", 0)
-    with pytest.warns(UserWarning, match=r"metrics.jsonl: [\d,]+ bytes of the record are gone"):
-        writer.write(events[1])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        writer.write(events[2])
-        writer.write(events[3])
+    writer.write(events[1])
+    before = path.stat().st_size
+    shorten(path)
+    lost = before - path.stat().st_size
+    writer.write(events[2])
+    assert f"metrics.jsonl: {lost:,} bytes of the record are gone" in capsys.readouterr().err
+    writer.write(events[3])
+    writer.write(Event(kind="end", step=4, images=4, values={}))
     writer.close()
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [1, 2, 3]
+    assert capsys.readouterr().err == ""
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [*left, 2, 3, 4]
+
+
+def test_the_record_of_a_rank_that_another_program_shortens_is_noticed(tmp_path, capsys):
+    writer = RankWriter(tmp_path / "ranks" / "rank-1.jsonl", {}, {})
+    writer.write(Event(kind="end", step=0, images=0, values={}))
+    _rotate(tmp_path / "ranks" / "rank-1.jsonl")
+    writer.write(Event(kind="end", step=1, images=1, values={}))
+    writer.close()
+    assert "rank-1.jsonl: " in capsys.readouterr().err
+
+
+def test_a_resumed_record_is_not_called_shortened(tmp_path, capsys):
+    for step in (0, 1):
+        writer = Writer(None, tmp_path, step)
+        for number in (1, 2, 3):
+            writer.write(Event(kind="step", step=number, images=0, values={}))
+        writer.close()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 4
+    assert capsys.readouterr().err == ""
