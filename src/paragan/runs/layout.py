@@ -16,7 +16,6 @@ import torch
 from torch import nn
 
 from paragan import build
-from paragan.build.data import batch_stream
 from paragan.build.loop import check_executor
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import NAMES_ONLY
@@ -25,7 +24,7 @@ from paragan.core.collective import run_on_main
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.network_factory import Model
-from paragan.core.types import Batch, Rows, Side
+from paragan.core.types import Rows, Side
 from paragan.game.options import PlayerOptions
 from paragan.hardware import device as devices, precision
 from paragan.hardware.executors import error_line, time_call
@@ -70,13 +69,7 @@ class TrialRun:
         config = replace(config.with_all_losses_active, train=train)
         game = build.gan(config, self.data, self.device, model=self.model)
         check_executor(config, game, self.ranks)
-        return partial(build.scheme(config).step, game, self._batches())
-
-    def _batches(self) -> Iterator[Batch]:
-        if self.data.is_image:
-            return noise_batches(self.config, self.data, self.device, self.rows)
-        whole = replace(self.config, train=replace(self.config.train, batch=self.rows))
-        return batch_stream(whole, self.data.train, whole.seed, self.device)
+        return partial(build.scheme(config).step, game, noise_batches(self.config, self.data, self.device, self.rows))
 
 
 def choose_layout(

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from paragan import build
+from paragan.build.data import batch_stream, generates_images
 from paragan.config import RunConfig
 from paragan.core import rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source, image_specs
-from paragan.core.types import Batch, Rows, present_tensors
+from paragan.core.types import Batch
+from paragan.loading.loader import BatchStream, Loader
 
 
 class ShapeOnlySource(Source):
@@ -45,19 +47,24 @@ def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool, 
 
 
 def open_data_or_advise(config: RunConfig) -> build.Data:
-    """Open the data; `ConfigError` says that a shape can replace it."""
+    """Open the data; `ConfigError` says that a shape can replace it, where the model generates images."""
     try:
         return build.open_data(config)
     except Exception as error:
-        raise ConfigError(f"{error}; or pass --shape CxHxW and --classes N, which need no data") from None
+        advice = "; or pass --shape CxHxW and --classes N, which need no data" if generates_images(config, None) else ""
+        raise ConfigError(f"{error}{advice}") from None
 
 
 def noise_batches(config: RunConfig, data: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
-    """Yield batches of noise with the shapes of the data."""
-    classes = data.num_classes
-    rows = Rows(step=0, first=0, count=batch, total=batch)
-    x = (rng.uniform(config.seed, "plan/x", rows, data.train.shape) * 2 - 1).to(device)
-    y = rng.integers(config.seed, "plan/y", rows, classes).to(device) if classes else None
-    condition = x.flip(-1)[:, : data.train.condition_channels] if data.has_pairs else None
+    """Yield batches of noise with the shapes of the data; of tensors that are no images, a batch of the data."""
+    if data.is_image or isinstance(data.train, ShapeOnlySource):
+        source = ShapeOnlySource(data.train.shape, data.num_classes, data.has_pairs)
+        source.tensors = data.train.tensors
+        stream: BatchStream = Loader(source, batch, config.seed, device)
+    else:
+        config = replace(config, train=replace(config.train, batch=batch))
+        stream = batch_stream(config, data.train, config.seed, device)
+    real = next(stream)
+    stream.close()
     for step in count():
-        yield Batch(replace(rows, step=step), present_tensors(image=x, label=y, condition=condition))
+        yield replace(real, rows=replace(real.rows, step=step))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from pydantic import TypeAdapter
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -22,7 +23,7 @@ from paragan.extensions.planning.plan_run import PlanRequest, plan_run, simulate
 from paragan.extensions.planning.simulated_step import find_largest_batch
 from paragan.layers import warp
 from paragan.runs import layout
-from paragan.runs.shape_only_data import shape_only_data
+from paragan.runs.shape_only_data import noise_batches, shape_only_data
 from tests.marks import slow
 from tests.unit.hardware import test_memory_layout as convolutional
 
@@ -211,6 +212,11 @@ def test_command_prints_one_screen_and_the_document(capsys):
         (["digits", "--memory", "0"], "--memory"),
         (["digit"], "did you mean 'digits'"),
         (["digits", "--shape", "1x16x16"], "needs labels; .* --classes N"),
+        (["translate", "--shape", "3x32x32"], "^--shape .* 'both'; leave it out"),
+        (["vocoder", "--shape", "3x32x32", "--measure"], "--shape .* 'audio'; leave it out"),
+        (["codec", "--shape", "1x16x16", "--classes", "3"], "--shape .* 'audio'; leave it out"),
+        (["translate"], "pass data.path=DIR$"),  # no shape can replace the data
+        (["superres"], "pass data.path=DIR$"),
         (["digits", "--workers", "1,2", "g.strategy=pipeline"], "--workers .* forecast .* strategy pipeline"),
     ],
 )
@@ -218,6 +224,23 @@ def test_command_refuses_in_one_line(words, message, capsys):
     assert main(["plan", *words]) == 2
     error = capsys.readouterr().err
     assert re.search(message, error) and "Traceback" not in error
+
+
+@pytest.mark.parametrize("data", ["synthetic", "low_resolution", "unpaired"])
+def test_noise_has_every_tensor_of_the_data(data, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for number in range(4):
+            Image.new("RGB", (16, 16), (number, 0, 0)).save(tmp_path / name / f"{number}.png")
+    path = [] if data == "synthetic" else [f"data.path={tmp_path}", "data.held_out=0.25"]
+    config = read_recipe("digits", [f"data={{name: {data}, size: 16}}", *path])
+    opened = build.open_data(config)
+    batches = noise_batches(config, opened, CPU, batch=3)
+    for step in range(2):
+        batch = next(batches)
+        shapes = {name: (3, *spec.shape) for name, spec in opened.train.tensors.items()}
+        assert {name: tuple(tensor.shape) for name, tensor in batch.tensors.items()} == shapes
+        assert (batch.rows.step, batch.rows.count, batch.rows.total) == (step, 3, 3)
 
 
 def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():

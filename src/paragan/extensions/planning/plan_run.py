@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from paragan import build
-from paragan.build.data import generates_images, sample_name
+from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core import registry
@@ -161,10 +161,10 @@ def _open_data(request: PlanRequest) -> build.Data:
         return shape_only_data(data.train.shape, request.classes, data.has_pairs, data.is_image)
     if request.classes is None and getattr(request.config.model.options, "conditional", False):
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
-    generator_class = registry.load_chosen("models", request.config.model).Generator
-    has_pairs = bool(getattr(generator_class, "takes_condition", False))
-    is_image = generates_images(request.config, model=None)
-    return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image)
+    if (sample := sample_name(request.config, model=None)) not in (None, "image"):
+        raise ConfigError(f"--shape is of images, and G generates {sample!r}; leave it out, and plan with the data")
+    has_pairs = bool(getattr(registry.load_chosen("models", request.config.model).Generator, "takes_condition", False))
+    return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image=sample is None)
 
 
 @dataclass(frozen=True)
