@@ -43,7 +43,7 @@ class Best:
             return False
         before = self._read_score()
         if (before.get("metric"), before.get("num_images")) != (metric, score.num_images):
-            return True
+            return before.get("metric") not in score.ranked[: score.ranked.index(metric)]  # those have no value now
         # as it reads back from a file, where tuples are lists
         protocols = (before.get("protocol"), json.loads(json.dumps(score.protocol)))
         former_part, part = (comparable_part(dict(dotted_settings(protocol)), metric) for protocol in protocols)

@@ -62,20 +62,21 @@ def export(
 
     if "onnx" in requested:
         check_onnx()
-    if direction is not None and not set(requested) - {"safetensors"}:
+    programs = set(requested) - {"safetensors"}
+    if direction is not None and not programs:
         raise ConfigError("--direction is of programs, and the weights have both; add --format, or leave it out")
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)
         folder = _folder(path, out, player)
-        _check_programs(discriminator, requested)
+        _check_programs(discriminator, programs)
         print("\n".join(discriminator.write(folder, requested)))
         return
     bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
     single = None if single_file is None else out
     folder = _folder(path, out if single is None else single.parent, player)
-    _check_programs(bundle, requested)
-    lines = bundle.write(folder, requested) if single is None else bundle.write_single(single, requested[0])
+    _check_programs(bundle, programs)
+    lines = bundle.write(folder, requested) if single is None else bundle.write_single(single, *requested)
     print("\n".join(lines))
 
 
@@ -89,8 +90,8 @@ def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
     return Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
 
 
-def _check_programs(exported: Bundle | ExportedDiscriminator, formats: list[str]) -> None:
-    if set(formats) - {"safetensors"}:
+def _check_programs(exported: Bundle | ExportedDiscriminator, programs: set[str]) -> None:
+    if programs:
         exported.check_programs()
         print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
 

@@ -210,9 +210,10 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     """Return the message for an unknown key, which another trainer or file has, or which is similar to a known one."""
     path = dotted(section.path, key)
     if (hint := setting_hint(path, value)) is not None:
+        if "use data.path=" in hint and "data.path" not in known:  # the recipe's data reads no files
+            hint = setting_hint("data.path", value)
         return f"unknown key; {hint}"
-    is_own_code = "." in section.name
-    names = registry.names(section.category) if section.category and not is_own_code else []
+    names = registry.names(section.category) if section.category and "." not in section.name else []  # no own code
     if owners := [name for name in names if key in fields_of(registry.options(section.category, name))]:
         name = owners[0] if len(owners) == 1 else "NAME"
         where = dotted(section.path, "name")

@@ -40,7 +40,7 @@ class SkipMonitor:
             count = player.num_skipped()
             if count > self._reported[name]:
                 skipped = count - self._reported[name]
-                lines.append(f"warning: {name}: {skipped} updates skipped, their gradients were not finite")
+                lines.append(f"warning: {name}: updates skipped, because their gradients were not finite: {skipped}")
             self._reported[name] = max(count, self._reported[name])  # a count that is read while updates run may be low
         return lines
 
@@ -75,7 +75,7 @@ class SkipMonitor:
             if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
                 cure = "lower the learning rate, or look for a division or logarithm of 0"
                 return (
-                    f"step {step}: {name}: all of the last {idle} updates were skipped, their gradients were not "
+                    f"step {step}: {name}: no update of the last {idle} was made, their gradients were not "
                     f"finite; {not_finite_message(self._not_finite) if self._not_finite else cure}"
                 )
         return ""

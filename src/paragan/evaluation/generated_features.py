@@ -17,7 +17,6 @@ from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images
 
-_NO_IMAGES = torch.zeros(0)  # where the generator failed
 # (first row, count) -> x_BCHW in [-1, 1], requested labels
 Generate = Callable[[int, int], tuple[Tensor, Tensor | None]]
 
@@ -63,18 +62,17 @@ def compute_features(
     progress = ProgressLines(label="score", unit="images", total=sum(blocks[-1]), log=log)
     for first, count in local_blocks:
         progress(first)
-        x = _NO_IMAGES
+        x: Tensor | None = None  # the generator has failed
         try:
             x, labels = generate(first, count)
             features = extractor.compute(x, labels)
+            computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
         except Exception as error:
-            if is_sharded and x is _NO_IMAGES:  # the other ranks wait for this one inside of the forward
+            if is_sharded and x is None:  # the other ranks wait for this one inside of the forward
                 raise
             failure = failure or error
-        require_finite(x, world)
-        if failure is None:
-            computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
-        elif world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
+        require_finite(torch.zeros(0) if x is None else x, world)
+        if failure is not None and world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
             raise failure
     raise_on_all_ranks(world, failure)
     return _gather(SampleFeatures.concatenate(computed), [count for _, count in blocks], world)

@@ -60,11 +60,14 @@ class Score:
         }
 
     @property
+    def ranked(self) -> list[str]:
+        """Metrics with a direction; the first that has a value decides which checkpoint is the best."""
+        return list(filter(self.direction, dict.fromkeys((*self.directions, *self.metrics))))
+
+    @property
     def decisive(self) -> str | None:
-        """Metric that decides which checkpoint is the best: the first with a direction; None without its value."""
-        names = dict.fromkeys((*self.directions, *self.metrics))
-        first = next(filter(self.direction, names), None)
-        return first if first in self.metrics else None
+        """Metric that decides which checkpoint is the best; None if none has a value."""
+        return next((name for name in self.ranked if name in self.metrics), None)
 
     def direction(self, metric: str) -> Direction:
         """Return which values of a metric are better."""

@@ -58,6 +58,22 @@ def test_best_lower_score_of_same_protocol_wins(kept, other, better):
     assert kept.is_beaten_by(other) is better
 
 
+def test_the_next_metric_decides_where_the_first_never_has_a_value(tmp_path):
+    best = Best(tmp_path / "best")
+    directions = {"own": Direction.LOWER, "fd": Direction.LOWER, "coverage": Direction.HIGHER}
+
+    def score_of(**values):
+        return Score(metrics=values, num_images=100, protocol={}, directions=directions)
+
+    assert best.is_beaten_by(score_of(fd=2.0, coverage=0.5))
+    best.update(checkpoint(tmp_path / "step-1", "one"), 1, 10, score_of(fd=2.0, coverage=0.5))
+    assert not best.is_beaten_by(score_of(fd=2.5, coverage=0.9))
+    assert not best.is_beaten_by(score_of(coverage=0.9))  # fd fails now and then, and still decides
+    assert best.is_beaten_by(score_of(fd=1.5))
+    assert best.is_beaten_by(score_of(own=9.0))  # the first works again, and decides from now on
+    assert not best.is_beaten_by(score_of())
+
+
 def test_best_first_score_wins(tmp_path):
     assert Best(tmp_path / "best").is_beaten_by(score(1e9))
     with pytest.raises(CheckpointError, match="the run was never scored; leave --best out"):

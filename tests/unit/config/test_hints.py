@@ -107,3 +107,31 @@ def test_list_given_with_commas_is_answered_with_one_in_brackets(word, given, ca
 def test_text_with_commas_where_no_list_is_valid_is_no_list(word, capsys):
     assert main(["config", "digits", word]) == 2
     assert "write the list" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("recipe", ["digits", "own", "dmd2-digits"])
+@pytest.mark.parametrize("word", ["dataroot", "train.data", "data_dir"])
+def test_a_hint_about_the_path_of_the_data_works_for_the_data_of_the_recipe(recipe, word):
+    with pytest.raises(ConfigError) as caught:
+        config.read_recipe(recipe, [f"{word}=x"])
+    given = re.findall(r"data\.\w+=\w+", str(caught.value))
+    assert config.read_recipe(recipe, given).data.options.path == "x"
+
+
+@pytest.mark.parametrize(
+    ("key", "suggested"),
+    [
+        ("players.fake_score.model", "model"),
+        ("d.penalties", "penalties"),
+        ("g.width", "model.width"),
+        ("players.fake_score.lr", "players.fake_score.optimizer.lr"),
+        ("data.batch", "train.batch"),
+    ],
+)
+def test_a_suggested_key_of_another_section_exists(key, suggested):
+    with pytest.raises(ConfigError) as caught:
+        config.read_recipe("dmd2-digits", [f"{key}=7"])
+    assert re.findall(r"did you mean '([\w.]+)'", str(caught.value)) == [suggested]
+    with pytest.raises(ConfigError) as refused:
+        config.read_recipe("dmd2-digits", [f"{suggested}={{no_such_key: 7}}"])
+    assert f"{suggested}: unknown key" not in str(refused.value)

@@ -43,7 +43,7 @@ def test_a_skipped_update_between_postponed_turns_counts_once(tmp_path):
     monitor = SkipMonitor({"g": player})
     player.version += 7
     player.due_turns += 1
-    assert monitor.messages() == ["warning: g: 1 updates skipped, their gradients were not finite"]
+    assert monitor.messages() == ["warning: g: updates skipped, because their gradients were not finite: 1"]
     assert monitor.messages() == []
 
 

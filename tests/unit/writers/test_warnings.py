@@ -10,7 +10,7 @@ from paragan.engine.multi_writer import MultiWriter
 from paragan.writers import console
 from tests.unit.api.test_networks_of_the_field import D, G, trainer
 
-TEXTS = ("x of float64 is cast to float32", "x of sample 7 is not finite", "d: 1 updates skipped")
+TEXTS = ("x of float64 is cast to float32", "x of sample 7 is not finite", "d: updates skipped, because")
 
 
 class Samples(torch.utils.data.Dataset):
