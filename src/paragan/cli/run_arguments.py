@@ -58,8 +58,9 @@ def load_config(recipe: str, overrides: list[str], outside: Container[str] | Non
         return read_recipe(recipe, overrides, outside, _print_warning)
     except ConfigError as error:
         text = str(error)
+        has_command = "--trust" in text or "--fresh" in text  # no listing of settings helps there
         separator = "\n" if "\n" in text else " " if text.endswith("?") else "; "
-        raise ConfigError(f"{text}{separator}{_advice(recipe)}") from None
+        raise ConfigError(text if has_command else f"{text}{separator}{_advice(recipe)}") from None
 
 
 def _advice(recipe: str) -> str:
@@ -116,20 +117,18 @@ def _check_options(words: Sequence[str], context: typer.Context) -> None:
 
 
 def _unknown_option(words: Sequence[str], position: int, context: typer.Context) -> str:
-    from paragan.config import RunConfig
     from paragan.config.hints import setting_hint
 
     option, is_assigned, value = words[position].partition("=")
-    following = words[position + 1] if position + 1 < len(words) else ""
-    if not is_assigned and following and not following.startswith("--"):
-        value = following
+    following = [word for word in words[position + 1 : position + 2] if not word.startswith("--")]
+    value = value if is_assigned else "".join(following)
     key = option.lstrip("-")
     options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
     if (meant := registry.closest_name(option, options, min_similarity=0.8)) is not None:
         hint = f"did you mean {meant}?"
     elif (known := setting_hint(key, value or None)) is not None:
         hint = known
-    elif "." in key or key in {field.name for field in fields(RunConfig)}:
+    elif "." in key or _is_setting(key):
         hint = f"use {key}={value or 'VALUE'}"
     else:
         hint = f"settings are written key.path=value; `{program_command()} config` prints them all"

@@ -1,8 +1,13 @@
 """The words after `train` and `config`: options of other trainers, run folders, `~`."""
 
+import re
+
 import pytest
 
 from paragan.cli.main import expand_home, main
+from paragan.cli.run_arguments import load_config
+from paragan.config.sections import ANY
+from paragan.core.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -88,3 +93,19 @@ def test_expand_home_in_arguments_and_options(word, expected, monkeypatch):
 def test_short_help_option_prints_help(capsys):
     assert main(["train", "-h"]) == 0
     assert capsys.readouterr().out.startswith("Usage: paragan train ")
+
+
+def test_a_refusal_whose_cure_is_trust_names_no_other_command(here):
+    (here / "mine.py").write_text("from paragan.losses.hinge import loss as loss\n")
+    (here / "recipe.yaml").write_text("format: 1\ndata: {name: digits}\nmodel: {name: mlp}\nloss: {name: mine.py}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_config("recipe.yaml", [], ())
+    assert "--trust" in str(caught.value) and "paragan config" not in str(caught.value)
+    load_config("recipe.yaml", [], ANY)  # what --trust passes
+
+
+def test_a_refusal_without_a_command_names_that_which_lists_the_settings(here, capsys):
+    assert main(["train", "digits", "train.batchsize=3"]) == 2
+    command = re.findall(r"`paragan ([^`]+)`", capsys.readouterr().err)
+    assert command == ["config digits"]
+    assert main(command[0].split()) == 0
