@@ -208,7 +208,6 @@ _HOMES = _read_public_names()
 # Not `__all__`: `help(paragan)` would describe every class with all that it inherits of torch, 19,000 lines.
 _PUBLIC_NAMES = ["__version__", *(name for name, (module, _) in _HOMES.items() if module != "paragan")]
 
-
 _KINDS = {  # registry -> what its files define, for the names of files that the block above does not name
     "penalties": "Penalty",
     "balancers": "Balancer",
@@ -231,7 +230,14 @@ def _names_of_files() -> dict[str, tuple[str, str, str]]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used."""
+    """Import a public name when it is first used; classes of options check their numbers from then on."""
+    value = _import(name)
+    if name.endswith(("Options", "WeightSchedule")):
+        value = import_module("paragan.api.checked_options").checked(value, name)
+    return value
+
+
+def _import(name: str) -> Any:
     if name in _HOMES:
         module, original = _HOMES[name]
         return import_module(f"paragan.{original}") if module == "paragan" else getattr(import_module(module), original)

@@ -70,7 +70,8 @@ class Trainer:
     a `DataLoader`, whose data set, workers and `collate_fn` are used; an `IterableDataset`, or a function
     of the epoch that returns an iterable; or a `Source`. A sample is a mapping, or a tuple, named by D's
     arguments and then G's; pictures of Pillow become uint8 or uint16. Tensors of uint8 and uint16
-    (C, H, W) are mapped to [-1, 1], floating-point numbers are cast to the format of the weights, others are unchanged.
+    (C, H, W) are mapped to [-1, 1], floating-point numbers are cast to the format of the weights, a `label` (N, 1) of
+    whole numbers becomes (N,), others are unchanged.
 
     The parameters of `generator.forward` name its inputs: `latent` (or `z`), of length
     `generator.latent`, is drawn, every other name is a tensor of the batch. The first parameter of

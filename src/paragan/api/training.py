@@ -13,7 +13,6 @@ from typing import Any
 
 from paragan import config
 from paragan.api.estimator import Estimator, instance
-from paragan.api.notebook import run_html
 from paragan.api.trained import load, setting_word, warn, warnings_as_lines
 from paragan.config import RunConfig
 from paragan.config.sections import ANY
@@ -29,6 +28,7 @@ from paragan.export.bundle import read_score
 from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
+from paragan.report.notebook import run_html
 from paragan.runs.folder import RunFolder, run_name
 from paragan.runs.run_request import RunRequest
 from paragan.runs.train import train_in_program

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from paragan.build.data import Data
+from paragan.build.data import Data, sample_name
 from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.balancer import Balancer
@@ -27,14 +27,17 @@ def adversarial(choice: Choice, model: Model | None = None) -> Loss:
 def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
     """Return the penalties of each player.
 
-    Raises `ConfigError` for one that does not support images, or of a player that does not exist,
+    Raises `ConfigError` for one that does not support the samples, or of a player that does not exist,
     and for an extra player without any.
     """
+    shape = data.train.tensors[sample_name(config, model) or "image"].shape
     by_side: dict[Side, tuple[Penalty, ...]] = {Side(name): () for name in config.player_options}
     for penalty in [_penalty(choice, model) for choice in config.penalties]:
         side = penalty.side
         if data.is_image and not penalty.for_images:
             raise ConfigError(f"penalty {penalty.name} does not support images; leave it out")
+        if penalty.needs_images and len(shape) != 3:
+            raise ConfigError(f"penalty {penalty.name} needs images (C, H, W), not samples of {shape}; leave it out")
         if side not in by_side:
             raise ConfigError(
                 f"penalty {penalty.name} is a term of {side.value}, which is no player; add players.{side.value}"

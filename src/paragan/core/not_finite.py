@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.core.source import Source
 
-_MAX_NAMED = 5  # in a message
+CAUSES = "(an empty cell of a table is read as NaN, a number beyond the weights' format as infinity)"
 _MAX_NOTED = 1000  # in `source.not_finite`
 
 
@@ -41,11 +42,8 @@ def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[
 
 def not_finite_message(names: Collection[str], effect: str = "") -> str:
     """Return the line about samples with NaN or infinity. effect: what follows, after "is not finite"."""
-    listed = ", ".join(sorted(names)[:_MAX_NAMED])
-    if len(names) > _MAX_NAMED:
-        listed += f", … ({len(names)})"
-    cure = "leave that sample out or replace the values (an empty cell of a table is read as NaN)"
-    return f"data: {listed} is not finite{effect}; {cure}"
+    cure = "leave that sample out or replace the values"
+    return f"data: {join_some(sorted(names))} is not finite{effect}; {cure} {CAUSES}"
 
 
 def finite_tensors(

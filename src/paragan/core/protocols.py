@@ -93,6 +93,8 @@ class Penalty(ABC):
     """Whether images must be pairs, because it compares G's image with the target of its input."""
     for_images: bool = True
     """Whether it supports images; False for terms of audio, say."""
+    needs_images: bool = False
+    """Whether it supports images, (C, H, W), alone."""
     uses_outputs: bool = True
     """Whether it reads outputs of the turn; False if it only calls the player's network."""
     uses_discriminator: bool = False

@@ -57,10 +57,8 @@ class SkipMonitor:
 
         Collective: it is raised on all ranks.
         """
-        problem = self._idle_player(step, at_the_end)
-        if self._world.size > 1:
-            problem = next(filter(None, self._world.gather(problem)), "")
-        if problem:
+        problems = self._world.gather(self._idle_player(step, at_the_end))
+        if problem := next(filter(None, problems), ""):
             raise DivergedError(problem)
 
     def _idle_player(self, step: int, at_the_end: bool) -> str:

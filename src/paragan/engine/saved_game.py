@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import Source, tensor_texts
 from paragan.core.types import Clock, Side
 from paragan.engine.divergence import raise_if_not_finite
+from paragan.engine.step_log import StepLog
 from paragan.evaluation.fixed_samples import FixedSamples
 from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.game.gan import GAN
@@ -54,6 +55,8 @@ class SavedGame:
     is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
     data_change: str = field(default="", init=False)  # of the data since the checkpoint that was restored
     _base_sha256: dict[str, str] = field(default_factory=dict, init=False)
+    _log: StepLog | None = field(default=None, init=False)  # from the first event on
+    _saved_numbers: dict[str, float] = field(default_factory=dict, init=False)  # newest ones at the last save
 
     @property
     def world(self) -> World:
@@ -107,6 +110,8 @@ class SavedGame:
             "data": {"samples": len(source), "fingerprint": source.fingerprint, "classes": self._sample_classes},
             "owes_score": self.is_score_pending,
         }
+        numbers = self._saved_numbers if self._log is None else self._log.newest_numbers()
+        values["numbers"] = {name: number for name, number in numbers.items() if isfinite(number)}
         path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
         return self.event("checkpoint", {"path": str(path)})
@@ -169,6 +174,7 @@ class SavedGame:
                 _check_classes_of_samples(checkpoint, self._sample_classes)
             position = read_counts(values, "position")["position"]
             clock = read_counts(values["clock"], "step", "images")
+            self._saved_numbers = {name: float(number) for name, number in dict(values.get("numbers", {})).items()}
             self.restore(checkpoint)
         self.batches.position = position
         self.clock.step = clock["step"]

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -25,7 +25,7 @@ from paragan.loading.loader import BatchStream
 class StepLog:
     """Events from the reports of a scheme: losses, learning rates, delays, bytes, phases, skips.
 
-    log_steps: steps between two log points; a step between them is an event without values.
+    log_steps: steps between two log points; a step between them is an event without values. saved: older numbers.
     """
 
     def __init__(
@@ -36,12 +36,14 @@ class StepLog:
         batches: BatchStream,
         log_steps: int,
         phases: PhaseClock,
+        saved: Mapping[str, float],
     ) -> None:
         self._roles = roles
         self._players = players
         self._batches = batches
         self._log_steps = log_steps
-        self._scalars: dict[str, Any] = {}  # newest value of each: lazy penalties skip steps
+        self._saved = saved
+        self._scalars: dict[str, Any] = {}  # newest value of each: turns and lazy penalties skip steps
         self._delays = DelayLog(scheme, roles)
         self._traffic = TrafficLog(roles.world)
         self._phases = PhaseLog(phases, roles)
@@ -64,17 +66,25 @@ class StepLog:
         if not is_log_point:
             yield _event("step", at)
             return
-        values = read_numbers(self._roles, replace(report, scalars=self._scalars), {**self._rates(), **report.weights})
+        values = self.newest_numbers({**self._rates(), **report.weights})
         delays = self._delays.read()
-        yield from self._delay_events(at, delays)
+        yield from self.delay_events(at, delays)
         yield from self._measured_events(at)
         yield _event("step", at, {**values, **mean_delays(delays)})
         yield from self._skip_events(at)
-        self.skips.raise_if_idle(at.step)
 
-    def delay_events(self, at: Clock) -> Iterator[Event]:
-        """Yield the delays since the last log point. Collective."""
-        return self._delay_events(at, self._delays.read())
+    def newest_numbers(self, extra: Mapping[str, float] | None = None) -> dict[str, float]:
+        """Read the newest value of each number of the players, and `extra` of every rank. Collective."""
+        report = Report(step=0, images=0, scalars=self._scalars)
+        return {**self._saved, **read_numbers(self._roles, report, extra)}
+
+    def delay_events(self, at: Clock, delays: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Event]:
+        """Yield the delays since the last log point, or given ones. Collective."""
+        values = self._delays.read() if delays is None else delays
+        if values:
+            yield _event("delays", at, values)
+        for text in self._delays.fallback_messages(values):
+            yield _event("event", at, {"text": text})
 
     def last_events(self, at: Clock) -> Iterator[Event]:
         """Yield delays, bytes, phases and skips since the last log point. Collective.
@@ -83,8 +93,7 @@ class StepLog:
         """
         yield from self.delay_events(at)
         yield from self._measured_events(at, at_the_end=True)
-        yield from self._skip_events(at)
-        self.skips.raise_if_idle(at.step, at_the_end=True)
+        yield from self._skip_events(at, at_the_end=True)
 
     def _rates(self) -> dict[str, float]:
         rates: dict[str, float] = {}
@@ -94,12 +103,6 @@ class StepLog:
             elapsed_s = max(time.monotonic() - self._began, 1e-9)
             rates["data_wait"] = round((self._batches.wait_s - self._waited_s) / elapsed_s, 4)
         return rates
-
-    def _delay_events(self, at: Clock, delays: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
-        if delays:
-            yield _event("delays", at, delays)
-        for text in self._delays.fallback_messages(delays):
-            yield _event("event", at, {"text": text})
 
     def _measured_events(self, at: Clock, at_the_end: bool = False) -> Iterator[Event]:
         if traffic := self._traffic.read(self._num_steps):
@@ -111,9 +114,10 @@ class StepLog:
         for text in warnings:
             yield _event("event", at, {"text": text})
 
-    def _skip_events(self, at: Clock) -> Iterator[Event]:
+    def _skip_events(self, at: Clock, at_the_end: bool = False) -> Iterator[Event]:
         for text in self.skips.messages():
             yield _event("event", at, {"text": text})
+        self.skips.raise_if_idle(at.step, at_the_end)
 
 
 def read_numbers(roles: Roles, report: Report, extra: Mapping[str, float] | None = None) -> dict[str, float]:

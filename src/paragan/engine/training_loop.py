@@ -53,7 +53,6 @@ class TrainingLoop(SavedGame):
     fixed_samples: FixedSamples | FixedTensors | None = FixedSamples()
     background: BackgroundScores | None = None
     scored_at: int = field(default=-1, init=False)  # step of the newest score
-    _log: StepLog | None = None  # from the first event on
     _observed_at: int = 0  # images when periods were last checked
     _sampled_at: int = -1  # step of the newest sheet
 
@@ -83,6 +82,7 @@ class TrainingLoop(SavedGame):
                 batches=self.batches,
                 log_steps=self.every.log_steps,
                 phases=self.phases,
+                saved=self._saved_numbers,
             )
             self._consistency = ConsistencyCheck(self.roles.batch_world, self.every.check_steps)
             self._observed_at = self.clock.images

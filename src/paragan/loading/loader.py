@@ -207,7 +207,8 @@ class IterableStream(BatchStream):
                     break
                 yield name, sample
             if number == 0:
-                raise DataError(f"data: the iterable of epoch {epoch} has no samples")
+                cure = "let the function return a new iterable for each epoch, with at least one sample"
+                raise DataError(f"data: the iterable of epoch {epoch} has no samples; {cure}")
 
 
 @phase(Phase.DATA)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from paragan.core import protocols, rng
-from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
@@ -41,6 +40,7 @@ class Penalty(protocols.Penalty):
 
     name = "consistency"
     side = Side.D
+    needs_images = True
 
     def __init__(self, options: Options) -> None:
         self.weights = [options.weight]
@@ -76,12 +76,8 @@ def flipped_and_shifted(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
 
 
 def _transformed(inputs: Sequence[Tensor | None], feed: TurnInputs, kind: str) -> tuple[Tensor | None, ...]:
-    """Return flipped and shifted images, labels, and the condition of paired data, by the same draws, detached."""
-    x, y_B, *conditions = inputs
-    assert x is not None
-    if x.dim() != 4:
-        raise ConfigError(f"penalty consistency needs images, not samples of shape {tuple(x.shape[1:])}; leave it out")
+    """Return flipped and shifted images, also those that are conditions, by the same draws, and labels, detached."""
+    assert inputs[0] is not None
     draws_B3 = rng.uniform(feed.seed, f"consistency/{kind}", feed.rows, (3,))
-    draws_B3 = draws_B3.to(x.device, non_blocking=True)
-    transformed = flipped_and_shifted(x.detach(), draws_B3)
-    return transformed, y_B, *(flipped_and_shifted(c, draws_B3) for c in conditions if c is not None)
+    draws_B3 = draws_B3.to(inputs[0].device, non_blocking=True)
+    return tuple(flipped_and_shifted(x.detach(), draws_B3) if x is not None and x.dim() == 4 else x for x in inputs)

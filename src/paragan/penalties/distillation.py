@@ -29,6 +29,7 @@ class Penalty(TaughtPenalty):
     """Mean squared distance of G's image to the teacher's, per sample."""
 
     name = "distillation"
+    needs_images = True
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed

@@ -26,6 +26,7 @@ class Penalty(TaughtPenalty):
     """Half the mean squared distance to a fixed target, chosen so that its gradient is the one above."""
 
     name = "distribution_matching"
+    needs_images = True
     players = ("fake_score",)
 
     def __call__(self, context: PenaltyContext) -> Tensor:

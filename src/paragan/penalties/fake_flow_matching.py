@@ -25,6 +25,7 @@ class Penalty(OptionsPenalty):
     """Mean squared error of the velocity at one random time per image of G; trains the player `fake_score`."""
 
     name = "fake_flow_matching"
+    needs_images = True
     side = Side("fake_score")
 
     def __call__(self, context: PenaltyContext) -> Tensor:

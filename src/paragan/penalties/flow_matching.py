@@ -26,6 +26,7 @@ class Penalty(OptionsPenalty):
     """Mean squared error of the velocity at one random time per real sample; G is called on no latent."""
 
     name = "flow_matching"
+    needs_images = True
     side = Side.G
     uses_outputs = False
 

@@ -52,6 +52,7 @@ class Penalty(OptionsPenalty):
     """
 
     name = "path_length"
+    needs_images = True
     side = Side.G
     needs = frozenset({Capability.DOUBLE_BACKWARD, Capability.COUPLED})
     uses_outputs = False

@@ -50,6 +50,7 @@ class Options(PenaltyOptions):
 class Penalty(PerceptualLoss):
     """Distance of features per sample, summed over layers. Grey images are repeated for colour networks."""
 
+    needs_images = True
     needs_pairs = True
 
     def __init__(self, options: Options) -> None:

@@ -33,21 +33,17 @@ def split_names(data: Mapping[str, object]) -> tuple[dict[str, object], dict[str
 
     A text array `columns` has the names of tensors (N, K) with as many columns; `DataError` if there are none.
     """
-    has_list = _is_text(data.get(_KEY))
+    has_list = isinstance(text := data.get(_KEY), np.ndarray) and text.ndim == 1 and text.dtype.kind in "US"
     tables = {name: table for name, table in data.items() if not (has_list and name == _KEY)}
     arrays = {name: _as_array(table) for name, table in tables.items()}
     names = {name: columns for name, table in tables.items() if (columns := _names_of(table))}
     if has_list:
-        listed = tuple(map(str, np.asarray(data[_KEY])))
+        listed = tuple(map(str, np.asarray(text)))
         fitting = [name for name, array in arrays.items() if tuple(getattr(array, "shape", ()))[1:] == (len(listed),)]
         if not fitting:
             raise DataError(f"data: {_KEY} has {len(listed)} names, and no tensor has as many columns; correct it")
         names |= dict.fromkeys(fitting, listed)
     return arrays, names
-
-
-def _is_text(values: object) -> bool:
-    return isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "US"
 
 
 def _as_array(table: object) -> object:

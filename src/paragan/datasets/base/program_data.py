@@ -20,10 +20,10 @@ from torch.utils.data import Dataset
 
 from paragan.core import rng
 from paragan.core.errors import DataError
-from paragan.core.not_finite import rows_not_finite
+from paragan.core.not_finite import CAUSES, rows_not_finite
 from paragan.core.outside_code import reraise_outside_errors
 from paragan.core.printable import join_some
-from paragan.core.source import Source, StreamedSource
+from paragan.core.source import Source, StreamedSource, dtype_name
 from paragan.datasets.base.column_names import split_names
 from paragan.datasets.base.in_memory import compute_fingerprint
 from paragan.datasets.base.ragged import Padding
@@ -52,12 +52,12 @@ class TensorSource(Source):
         self._ragged: dict[str, list[Tensor]] = {}
         for name, column in columns.items():
             if isinstance(column, Tensor) and name not in padding.axes:
-                self._stacked[name] = cast(column, dtype).detach().cpu()
+                self._stacked[name] = cast(flat_label(column, name, 1), dtype).detach().cpu()
             else:
                 self._ragged[name] = [cast(row, dtype) for row in column]
         samples: Mapping[str, Tensor | list[Tensor]] = {**self._stacked, **self._ragged}
         for name in columns:
-            self.notices += _rows_not_finite(name, samples[name], self.column_names.get(name, ()))
+            self.notices += _rows_not_finite(name, samples[name], columns[name], self.column_names.get(name, ()))
         self.notices_not_finite = True
         first = {name: samples[name][0] for name in columns}
         self._padding = padding.checked(first).including(self._ragged)
@@ -163,7 +163,7 @@ class IterableSource(StreamedSource):
         with reraise_outside_errors("data: sample 0 of epoch 0", DataError):
             first = next(iter(make(0)), None)
         if first is None:
-            raise DataError("data: the iterable of epoch 0 has no samples")
+            raise DataError("data: the iterable of epoch 0 has no samples; let it have at least one")
         self._form, self.tensors, self.notices = form.of_first(first)
         self.fingerprint = compute_fingerprint(_name_of(make), self.tensors)
 
@@ -208,7 +208,7 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     columns: dict[str, Tensor | list[Tensor]] = {}
     for name, values in data.items():
         if not isinstance(values, (list, tuple)):
-            columns[name] = flat_label(as_tensor(values, name, "the mapping"), name, num_axes=1)
+            columns[name] = as_tensor(values, name, "the mapping")
             continue
         rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(values)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
@@ -219,25 +219,33 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
 def _num_samples(columns: Mapping[str, Tensor | list[Tensor]]) -> int:
     """Return the length of all columns. Raises `DataError` if they differ or there are no samples."""
     counts = {name: 0 if isinstance(rows, Tensor) and not rows.dim() else len(rows) for name, rows in columns.items()}
-    if len(set(counts.values())) != 1 or 0 in counts.values():
-        lengths = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
+    lengths = ", ".join(f"{name} {count}" for name, count in counts.items()) or "no tensor"
+    if len(set(counts.values())) > 1:
         raise DataError(f"data: tensors need one first axis, the samples; found {lengths}")
+    if not any(counts.values()):
+        raise DataError(f"data: there are no samples ({lengths}); pass tensors of at least one, along their first axis")
     return max(counts.values())
 
 
-def _rows_not_finite(name: str, samples: Tensor | list[Tensor], columns: Sequence[str]) -> tuple[str, ...]:
-    """Return a line about samples with NaN or infinity, whose updates are skipped. Raises `DataError` for many."""
+def _rows_not_finite(
+    name: str, samples: Tensor | list[Tensor], stored: Tensor | list[Tensor], columns: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a line about samples that are not finite. stored: before the cast. Raises `DataError` for many."""
     if isinstance(samples, Tensor):
         rows = rows_not_finite(samples)
     else:
         rows = [row for row, sample in enumerate(samples) if rows_not_finite(sample[None])]
     if not rows:
         return ()
-    some = join_some(rows, limit=3)
-    wrong = [column for number, column in enumerate(columns) if not samples[rows[0]][number].isfinite()]
-    some += f", column {wrong[0]!r}" if wrong else ""
-    text = f"data: {name} is not finite in {len(rows):,} of {len(samples):,} samples, number {some}"
-    cure = "leave them out or replace the values (an empty cell of a table is read as NaN)"
+    first = samples[rows[0]]
+    place = tuple((~first.isfinite()).nonzero()[0].tolist())  # empty: a sample is one number
+    where = f", column {columns[place[0]]!r}" if columns else f", at {list(place)}" if place else ""
+    value = stored[rows[0]][place]
+    what, cure = "is not finite", f"leave them out or replace the values {CAUSES}"
+    if value.isfinite():
+        what = f"has {value.item():.3g}, beyond {dtype_name(first.dtype)},"
+        cure = "divide it by its largest number, or leave them out"
+    text = f"data: {name} {what} in {len(rows):,} of {len(samples):,} samples, number {join_some(rows, 3)}{where}"
     if len(rows) > _MAX_NOT_FINITE * len(samples):  # few batches would be without one
         raise DataError(f"{text}; {cure}")
     return (f"{text}: updates on them are skipped; {cure}",)

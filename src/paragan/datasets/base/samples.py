@@ -50,10 +50,9 @@ class SampleForm:
         if left_out:
             notices += (f"data: {', '.join(left_out)} has no numbers and is left out",)
         stored = {name: as_tensor(value, name, "sample 0") for name, value in named.items() if name not in left_out}
-        stored = {name: flat_label(value, name, self._num_axes) for name, value in stored.items()}
         if self.collate is not None:
             stored = {name: value[0] for name, value in stored.items()}
-        first = {name: cast(value, self.dtype) for name, value in stored.items()}
+        first = {name: cast(flat_label(value, name, 0), self.dtype) for name, value in stored.items()}
         form = replace(self, padding=self.padding.checked(first), left_out=frozenset(left_out))
         specs = form.padding.specs(first)
         if self.collate is not None:  # pads by itself
@@ -114,15 +113,17 @@ def cast(value: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def cast_notices(examples: Mapping[str, Tensor], dtype: torch.dtype | None) -> tuple[str, ...]:
-    """Return a line about the tensors that are cast, if there are some."""
+    """Return a line about the tensors of a sample that are cast, if there are some, and about a label that is flat."""
     by_kind: dict[tuple[str, str], list[str]] = {}
     for name, value in examples.items():
         if (kind := cast(value, dtype).dtype) != value.dtype:
             by_kind.setdefault((dtype_name(value.dtype), dtype_name(kind)), []).append(name)
-    return tuple(
+    casts = tuple(
         f"data: {', '.join(names)} of {before} is cast to {after}, the format of the weights"
         for (before, after), names in by_kind.items()
     )
+    is_flattened = any(flat_label(value, name, 0).shape != value.shape for name, value in examples.items())
+    return (*casts, "data: label of shape (N, 1) is passed to networks as (N,)") if is_flattened else casts
 
 
 def as_tensor(value: Any, name: str, owner: str) -> Tensor:

@@ -14,9 +14,8 @@ _MAX_BYTES = 32 << 20  # of a sheet, which becomes a part of the notebook's file
 
 def run_html(folder: Path, score: str) -> str:
     """Return the newest sheet of a run folder as an image, the score, and a link to report.html, if it exists."""
-    report = folder / "report.html"
     where = escape(to_printable(folder))
-    if report.is_file():
+    if (report := folder / "report.html").is_file():
         where = f'<a href="{quote(str(report))}" target="_blank">{where}/report.html</a>'
     return f"<div>{_newest_sheet(folder)}<p>{escape(to_printable(score))} {where}</p></div>"
 

@@ -1,0 +1,99 @@
+"""Data at the edge of what a run takes: beyond float32, empty, labels (N, 1), rows for terms of images."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import paragan as pg
+from paragan.datasets.base.program_data import TensorSource
+from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.samples import SampleForm
+from tests.unit.api.test_trainer import trainer
+
+
+def wide(value=1e300, count=40):
+    rows = np.zeros((count, 2))
+    rows[3, 1] = value
+    return rows
+
+
+def notices(data):
+    return TensorSource(data, Padding(), torch.float32).notices
+
+
+def table(value):
+    rows = np.zeros(40, dtype=[("a", "f8"), ("b", "f8")])
+    rows["b"][3] = value
+    return {"x": rows}
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [({"x": wide()}, "at [1]"), (table(1e300), "column 'b'"), ({"x": list(torch.from_numpy(wide()))}, "at [1]")],
+)
+def test_a_number_beyond_the_format_of_the_weights_is_said_with_its_place(data, place):
+    (line,) = [text for text in notices(data) if "number 3" in text]
+    assert "1e+300, beyond float32" in line and place in line and "NaN" not in line
+
+
+def test_an_empty_cell_is_still_nan():
+    (line,) = [text for text in notices(table(np.nan)) if "number 3" in text]
+    assert "is not finite" in line and "column 'b'" in line and "beyond float32" not in line
+
+
+def test_many_numbers_beyond_the_format_are_refused():
+    with pytest.raises(pg.DataError, match=r"has -1e\+300, beyond float32, in 40 of 40 samples"):
+        notices({"x": np.full(40, -1e300)})
+
+
+LABEL_N1 = torch.zeros(8, 1, dtype=torch.int64)
+
+
+def test_labels_of_another_axis_are_said():
+    source = TensorSource({"x": torch.zeros(8, 2), "label": LABEL_N1}, Padding(), torch.float32)
+    assert source.tensors["label"].shape == () and any("(N, 1)" in text for text in source.notices)
+    form, specs, lines = SampleForm(dtype=torch.float32).of_first({"x": torch.zeros(2), "label": LABEL_N1[0]})
+    assert specs["label"].shape == () and any("(N, 1)" in text for text in lines)
+    assert form.stacked([(0, {"x": torch.zeros(2), "label": LABEL_N1[0]})], specs)["label"].shape == (1,)
+    assert not any("(N, 1)" in text for text in notices({"x": torch.zeros(8, 2), "label": LABEL_N1[:, 0]}))
+
+
+@pytest.mark.parametrize("data", [{"x": torch.zeros(0, 2)}, {"x": []}, {}, {"x": torch.tensor(3.0)}])
+def test_no_samples_are_said(data):
+    with pytest.raises(pg.DataError, match=r"there are no samples \(.*\); pass"):
+        notices(data)
+
+
+@pytest.mark.parametrize("name", ["consistency", "perceptual", "distillation", "path_length", "flow_matching"])
+def test_a_term_of_images_is_refused_for_rows(tmp_path, name):
+    with pytest.raises(pg.ConfigError, match=rf"penalty {name} needs images \(C, H, W\), not samples of \(2,\)"):
+        trainer(tmp_path / "run", settings={"penalties": [name]}, terms=()).run()
+    assert not (tmp_path / "run").exists()
+
+
+class Painter(nn.Module):
+    latent = 3
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 64)
+
+    def forward(self, latent):
+        return self.layer(latent).view(-1, 1, 8, 8)
+
+
+class Viewer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 1)
+
+    def forward(self, picture):
+        return self.layer(picture.flatten(1))
+
+
+def test_consistency_takes_images_without_labels(tmp_path):
+    settings = {"train.batch": 4, "train.kimg": 0.008, "penalties": ["consistency"]}
+    data = {"picture": torch.zeros(8, 1, 8, 8, dtype=torch.float64)}
+    run = trainer(tmp_path / "run", data, Painter, Viewer, {**settings, "every.log_steps": 1}, terms=()).run()
+    assert "d/loss/consistency" in run.history[-1]
