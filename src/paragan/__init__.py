@@ -237,7 +237,7 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def _import(name: str) -> Any:
+def _import(name: str) -> object:
     if name in _HOMES:
         module, original = _HOMES[name]
         return import_module(f"paragan.{original}") if module == "paragan" else getattr(import_module(module), original)

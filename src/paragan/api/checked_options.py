@@ -1,7 +1,7 @@
 """Options that a program makes: a number or word that a field cannot have is refused by its name, as in a recipe."""
 
 import functools
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -10,6 +10,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.weight_schedule import WeightSchedule
 
 _NUMBERS = {int, float, bool, type(None), WeightSchedule}
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False)  # text is no number
 
 
 def checked(kind: type, name: str) -> type:
@@ -28,16 +29,15 @@ def checked(kind: type, name: str) -> type:
     return kind
 
 
-def _check(where: str, value: object, hint: Any) -> None:
+def _check(where: str, value: object, hint: object) -> None:
     if all(kind in _NUMBERS or isinstance(kind, str) for kind in _plain_types(hint)):
         number = value.item() if hasattr(value, "item") else value  # of numpy or torch
         try:
-            TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(number)
+            TypeAdapter(hint, config=_STRICT).validate_python(number)  # type: ignore[arg-type]
         except ValidationError:
             raise ConfigError(f"{where} is {value!r}; pass {describe(hint)}") from None
 
 
-def _plain_types(hint: Any) -> set[object]:
-    """Return the types in a union, without their marks, and the words of a `Literal`."""
+def _plain_types(hint: object) -> set[object]:
     parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
     return set().union(*map(_plain_types, parts)) if parts else {hint}

@@ -87,10 +87,10 @@ def warn(line: str) -> None:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
+def warnings_as_lines(is_main: bool = True) -> Iterator[None]:
     """Show warnings of this package as the line `warning: TEXT`, without the code that raised them.
 
-    Filters and recorders of warnings work as without it: only the text of what is printed differs.
+    Filters and recorders of warnings work as without it. is_main: whether this rank prints them.
     """
     before = warnings.formatwarning
     package = str(Path(__file__).parents[1])
@@ -99,7 +99,7 @@ def warnings_as_lines() -> Iterator[None]:
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
         if category is UserWarning and filename.startswith(package):
-            return f"warning: {to_printable(message)}\n"
+            return f"warning: {to_printable(message)}\n" if is_main else ""
         return before(message, category, filename, lineno, line)
 
     warnings.formatwarning = as_line

@@ -104,7 +104,7 @@ def run_in_folder(request: RunRequest, objects: Callable[[World], tuple[RunConfi
             f"`torchrun --nproc-per-node {devices} PROGRAM`, or leave devices out"
         )
     request = replace(request, place=place, resume_hint="Ctrl-C saves; the same program resumes")
-    with warnings_as_lines(), in_python_words(), _mirroring(request):
+    with warnings_as_lines(place is None or place.rank == 0), in_python_words(), _mirroring(request):
         train_in_program(request, objects)
 
 

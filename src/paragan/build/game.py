@@ -1,5 +1,6 @@
 """Construction of the game of a config: players, prior and scheme."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -40,9 +41,8 @@ def gan(
 ) -> GAN:
     """Build the player slots and their game; refuse a loss or penalty that a strategy cannot run.
 
-    Outside code and games on named tensors are validated on a few samples. turns: whether the validation of
-    outside code includes an update of each side. factories: build the networks, instead of those of the config;
-    nothing is validated then.
+    Outside code and games on named tensors are validated on a few samples, with warnings of the main rank. turns: with
+    an update of each side, too. factories: build the networks, instead of those of the config, without validation.
     """
     check_samples(config, data, model)
     check_pairs(config, data, has_outside_networks(config, model), model)
@@ -51,11 +51,12 @@ def gan(
         return _game(config, data, device, roles, model, factories)
     factories = {Side(name): network_factory(config, Side(name), data, device, model) for name in config.player_options}
     game = _game(config, data, device, roles, model, factories)
-    # Validation runs on a separate pair, so that no state changes.
     micro_batches = max(options.micro_batches for options in config.player_options.values())
     num_rows = max(1, config.train.batch // (roles.batch_world.size * micro_batches))
     if not data.is_image or model is not None or outside_names(config):
-        validate(game, factories, data.train, data.is_image, turns or not data.is_image, num_rows)
+        # A separate pair, so that no state changes. Python forgets here what it has shown in an earlier run.
+        with warnings.catch_warnings(action=None if roles.world.is_main else "ignore"):
+            validate(game, factories, data.train, data.is_image, turns or not data.is_image, num_rows)
     return game
 
 

@@ -27,8 +27,7 @@ def adversarial(choice: Choice, model: Model | None = None) -> Loss:
 def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
     """Return the penalties of each player.
 
-    Raises `ConfigError` for one that does not support the samples, or of a player that does not exist,
-    and for an extra player without any.
+    Raises `ConfigError` for one that does not support the samples, and for players that do not exist or have none.
     """
     shape = data.train.tensors[sample_name(config, model) or "image"].shape
     by_side: dict[Side, tuple[Penalty, ...]] = {Side(name): () for name in config.player_options}

@@ -87,10 +87,7 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
 
 
 def kind_of_pairs(paths: list[bytes]) -> str | None:
-    """Return the data set for files that are named as two sides: paired or unpaired; None if they are classes.
-
-    Classes are often called a and b, sides A and B.
-    """
+    """Return the data set of files that are named as sides, A and B: paired or unpaired; None for classes, a and b."""
     if not (_FOLDER.fullmatch(paths[0]) or _FILE.fullmatch(paths[0])):  # all must match: spares reading a million
         return None
     try:

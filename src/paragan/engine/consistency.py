@@ -35,9 +35,8 @@ class ConsistencyCheck:
 
         Skipped while ranks differ by design (between two averagings of `local_sgd`).
         """
-        if self.world.size == 1 or not self.steps or not all(player.is_synchronized for player in players.values()):
-            return
-        if self._last is not None and clock.step < self._last + self.steps:
+        is_early = self._last is not None and clock.step < self._last + self.steps
+        if self.world.size == 1 or not self.steps or is_early or not all(p.is_synchronized for p in players.values()):
             return
         self._last = clock.step
         whole_sums, shard_sums = _sums(clock, players)

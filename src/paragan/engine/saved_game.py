@@ -172,13 +172,12 @@ class SavedGame:
             _check_class_names(checkpoint, source.class_names)
             if self.data_change:
                 _check_classes_of_samples(checkpoint, self._sample_classes)
-            position = read_counts(values, "position")["position"]
-            clock = read_counts(values["clock"], "step", "images")
+            counts = read_counts(values, "position") | read_counts(values["clock"], "step", "images")
             self._saved_numbers = {name: float(number) for name, number in dict(values.get("numbers", {})).items()}
             self.restore(checkpoint)
-        self.batches.position = position
-        self.clock.step = clock["step"]
-        self.clock.images = clock["images"]
+        self.batches.position = counts["position"]
+        self.clock.step = counts["step"]
+        self.clock.images = counts["images"]
         self.is_score_pending = values.get("owes_score") is True
 
     def restore(self, checkpoint: Checkpoint) -> None:

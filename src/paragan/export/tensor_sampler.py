@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from paragan.core import registry
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.from_memory import FROM_MEMORY
+from paragan.core.settings_tree import shorten
 from paragan.core.source import AudioFormat, Source
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Batch, Rows
@@ -204,15 +205,14 @@ def sample_tensors(
 ) -> SampledImages | Tensor:
     """Sample n rows of a generator of named tensors; images (1 or 3, H, W) are `SampledImages`.
 
-    Latents are drawn as for images: equal seeds give equal samples, and those of a smaller n are the
-    first of a larger one. Other inputs are those of the samples of `source` in their order, repeated
-    if n is larger. labels: for the input `label`, one or several, taken in turn. Raises `ConfigError`
-    for labels without that input, and for samples of several lengths.
+    Latents are drawn as for images: equal seeds give equal samples, and those of a smaller n are the first of a larger
+    one. Other inputs are those of the samples of `source` in their order, repeated if n is larger. labels: for the
+    input `label`, one or several, in turn. Raises `ConfigError` for labels that G cannot take, and for several lengths.
     """
     check_count(n)
     if labels is not None and "label" not in (prior.generator_arguments or ()):
         raise ConfigError("labels: this generator has no input 'label'; leave it out")
-    label_K = None if labels is None else torch.as_tensor(labels).reshape(-1)
+    label_K = None if labels is None else _class_numbers(labels)
     generator = CalledNetwork(module=net)
     blocks = []
     for first in range(0, n, latents.BLOCK):
@@ -223,12 +223,23 @@ def sample_tensors(
             label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
             batch = replace(batch, tensors={**batch.tensors, "label": label_B.reshape_as(batch.tensors["label"])})
         inputs = prior.feed("sample", batch).fake_inputs
-        blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
+        try:
+            blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
+        except ConfigError as error:  # of the data, unless these are its labels
+            raise ConfigError(str(error).replace("data:", "data:" if labels is None else "labels:", 1)) from error
     if len({block.shape[1:] for block in blocks}) > 1:
         raise ConfigError("sample: samples of this generator differ in length; call it with inputs of equal length")
     samples = torch.cat(blocks)
     is_image = samples.dim() == 4 and is_pictured(tuple(samples.shape[1:]))
     return SampledImages(samples.float().clamp(-1, 1)) if is_image else samples
+
+
+def _class_numbers(labels: Labels) -> Tensor:
+    with suppress(TypeError, ValueError, RuntimeError):
+        label_K = torch.as_tensor(labels).reshape(-1)
+        if len(label_K) and not (label_K.is_floating_point() or label_K.is_complex()):
+            return label_K
+    raise ConfigError(f"labels is {shorten(labels)}; pass the number of a class, or several, such as [0, 1]")
 
 
 def check_inputs(sampler: Sampler, command: str) -> None:

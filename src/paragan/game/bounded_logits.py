@@ -1,7 +1,6 @@
 """Whether a discriminator can return any real number as a logit, for a notice of a trial."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
@@ -11,7 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import Loss
-from paragan.game.gradient_flow import REFUSALS
+from paragan.game.gradient_flow import REFUSALS, notice
 from paragan.game.network import CalledNetwork
 
 _NUDGE = 1e6  # far above what any layer returns for a sample
@@ -40,7 +39,7 @@ def notice_bounded_logits(
         ranges = bounded_ranges(net, lambda: DiscriminatorOutput.of(called(*inputs)), reach)
     for name, (low, high) in ranges.items():
         text = f"its values are {_range_text(low, high)} for any weights; leave it out"
-        warnings.warn(f"{call_of(name)} ends in {_functions(low, high)}, {_LOGITS}: {text}", stacklevel=3)
+        notice(f"{call_of(name)} ends in {_functions(low, high)}, {_LOGITS}: {text}")
 
 
 def _reach_of(loss: Loss) -> float | None:

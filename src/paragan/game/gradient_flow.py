@@ -46,7 +46,7 @@ def check_trainable_output(call: str, net: nn.Module, values: Tensor, what: str)
         raise ConfigError(f"{call} returned {what} that do not depend on its weights{_OTHER_NETWORK}")
     if weights and not any(gradient.any() for gradient in gradients):
         cause = _constant_text(values)
-        _warn(f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train{cause}")
+        notice(f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train{cause}")
 
 
 def flat_discriminators(output: DiscriminatorOutput, fake: Tensor, what: str, call_of: CallOf) -> list[str]:
@@ -80,7 +80,7 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     output = DiscriminatorOutput.of(CalledNetwork(module=net)(first.clone(), *conditions))
     for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
         if not _constant_text(output.by_name[name].logits_B):  # of which `check_trainable_output` warns
-            _warn(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
+            notice(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
 
 
 def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of: CallOf) -> None:
@@ -98,7 +98,7 @@ def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of
             (gradient,) = _gradients(member.logits_B[:1], leaf)
             differs = bool((member.logits_B != member.logits_B[:1]).any() or (first == first[:1]).all())
             if not differs and gradient is not None and gradient[1:].any():  # of the other samples
-                _warn(f"{call_of(name)} returned the same logits for samples that differ{_ONE_NUMBER}")
+                notice(f"{call_of(name)} returned the same logits for samples that differ{_ONE_NUMBER}")
 
 
 def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], call: str) -> None:
@@ -121,7 +121,7 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
                 continue
             others = {**inputs, name: leaf.detach().flip(-1).roll(1, 0)}
             if torch.equal(_images(net, inputs), _images(net, others)):  # an argmax of the input has no gradient
-                _warn(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
+                notice(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
 
 
 @torch.no_grad()
@@ -157,5 +157,6 @@ def _gradients(values: Tensor, *inputs: Tensor) -> tuple[Tensor | None, ...]:
         return torch.autograd.grad(total.real, inputs, retain_graph=True, allow_unused=True)
 
 
-def _warn(text: str) -> None:
+def notice(text: str) -> None:
+    """Warn of what a trial has found."""
     warnings.warn(text, stacklevel=3)

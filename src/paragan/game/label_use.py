@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
@@ -16,12 +16,6 @@ from paragan.game.prior import Prior
 _LATENTS = 4
 _LABELS = 8
 _NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations
-
-IGNORED_LABELS_WARNING = (
-    "warning: the generator ignores its labels (equal latents give equal images for every "
-    "class): class scores and the class names of sample sheets are left out; use y in "
-    "Generator.forward, or set self.num_classes = 0 in it, or pass data.labels=false"
-)
 
 
 @torch.no_grad()
@@ -47,16 +41,14 @@ def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
     called = CalledNetwork(module=generator)
     z_BZ, _ = prior.draw("label_use", Rows(step=0, first=0, count=_LATENTS, total=_LATENTS))
     with torch.random.fork_rng(devices=[]):
-        distant = (prior.num_classes * number // _LABELS for number in range(_LABELS))
-        labels = sorted({*range(prior.num_classes)[:_LABELS], *distant})
-        images = [_images(called, z_BZ, label) for label in labels]
+        last = prior.num_classes - 1
+        labels = sorted({*range(last + 1)[:_LABELS], *(last * number // _LABELS for number in range(_LABELS + 1))})
+        images = []
+        for label in labels:
+            torch.manual_seed(0)  # noise inside the generator
+            y_B = torch.full((len(z_BZ),), label, device=z_BZ.device)
+            images.append(GeneratorOutput.of(called(z_BZ, y_B)).images)
     return len(images) > 1 and all(torch.equal(images[0], other) for other in images[1:])
-
-
-def _images(generator: CalledNetwork, z_BZ: Tensor, label: int) -> Tensor:
-    torch.manual_seed(0)  # noise inside the generator
-    y_B = torch.full((len(z_BZ),), label, device=z_BZ.device)
-    return GeneratorOutput.of(generator(z_BZ, y_B)).images
 
 
 def _add_noise(net: nn.Module, deviation: float) -> None:
@@ -93,8 +85,6 @@ def _takes(forward: Any, count: int) -> bool:
     """Return whether `forward` takes `count` positional arguments; True if unknown."""
     try:
         inspect.signature(forward).bind(*[None] * count)
-    except TypeError:
-        return False
-    except ValueError:
-        return True
+    except (TypeError, ValueError) as error:  # the latter: unknown
+        return isinstance(error, ValueError)
     return True

@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paragan.core.errors import ConfigError
 from paragan.core.row_draws import keys_of_call
 from paragan.core.skipped_state import buffer_places
 from paragan.core.tree import map_tensors
+from paragan.game.input_problem import input_problem
 from paragan.hardware.executors import CallCompiler
 from paragan.layers.precision import at_least_float32
 from paragan.layers.random import name_streams, row_drawing_layers, uses_random_numbers, with_keys
@@ -46,13 +48,22 @@ class CalledNetwork:
         self._run: Callable[..., Any] = module if calling.compiler is None else calling.compiler(module)
 
     def __call__(self, *inputs: Tensor | None) -> Any:
-        """Call the module without trailing `None` inputs, which `nn.Sequential` does not take."""
-        while inputs and inputs[-1] is None:
+        """Call the module without trailing `None` inputs. Raises `ConfigError` for labels that it has no row for."""
+        while inputs and inputs[-1] is None:  # `nn.Sequential` takes one input
             inputs = inputs[:-1]
+        try:
+            return self._called(*inputs)
+        except (IndexError, RuntimeError, TypeError) as error:
+            if problem := input_problem(self.module, inputs, error):
+                raise ConfigError(problem) from error
+            raise
+
+    def _called(self, *inputs: Tensor | None) -> Any:
         if not inputs:
             return self._run()  # whose error names the argument that is missing
         if self.calling.channels_last:
-            inputs = tuple(_channels_last(x) for x in inputs)
+            nhwc = torch.channels_last
+            inputs = tuple(x if x is None or x.dim() != 4 else x.contiguous(memory_format=nhwc) for x in inputs)
         first = next(x for x in inputs if x is not None)
         draws = bool(self._row_drawing)
         with with_keys(self._row_drawing, keys_of_call(len(first), first.device)) if draws else nullcontext():
@@ -73,7 +84,3 @@ class CalledNetwork:
         finally:
             for parameter in trainable:
                 parameter.requires_grad_(True)
-
-
-def _channels_last(x: Tensor | None) -> Tensor | None:
-    return x.contiguous(memory_format=torch.channels_last) if x is not None and x.dim() == 4 else x

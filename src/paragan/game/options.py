@@ -46,8 +46,7 @@ class OptimizerOptions:
             if (item := not_finite_item(entries, name, reads_text=True)) is not None:  # no type refuses it
                 raise ValueError(f"{item[0]} must be a finite number, not {item[1]}")
         for number, group in enumerate(self.groups):
-            pattern = group.get("match")
-            if not isinstance(pattern, str) or not pattern:
+            if not isinstance(pattern := group.get("match"), str) or not pattern:
                 raise ValueError(f"groups.{number}.match is required: a pattern over parameter names, such as '*.bias'")
             lr = group.get("lr", self.lr)
             if type(lr) not in (int, float) or lr <= 0:

@@ -216,7 +216,10 @@ class Player(FollowsPolicy):
     def apply_external_gradients(self, gradients: Sequence[Tensor | None], images: int) -> Tensor:
         """Step, or skip, by other ranks' gradients of `images` images, and return their norm."""
         for weight, gradient in zip(self._weights, gradients, strict=True):
-            weight.grad = None if gradient is None else _in_layout_of(weight, gradient)
+            weight.grad = gradient
+            if gradient is not None and gradient.stride() != weight.stride():
+                # fused CPU kernels assume the weight's memory layout
+                weight.grad = torch.empty_like(weight).copy_(gradient)
         norm = self.strategy.finish(self.net, self.policy.max_norm)
         rows = Rows(step=self.version, first=0, count=images, total=images)
         self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
@@ -287,10 +290,3 @@ class Player(FollowsPolicy):
             box = averaged[of_average]
             boxes.append(None if box == layout[name] else box.within(layout[name]))
         return boxes
-
-
-def _in_layout_of(weight: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradient in the weight's memory layout, which fused CPU kernels assume."""
-    if gradient.stride() == weight.stride():
-        return gradient
-    return torch.empty_like(weight).copy_(gradient)

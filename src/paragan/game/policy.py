@@ -209,8 +209,7 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
 def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
     """Make channels-last CPU gradients contiguous views of the same memory.
 
-    The fused Adam runs over weight, moments and gradient in memory order, and would copy gradients
-    that are not contiguous: twice the time of a step.
+    The fused Adam runs over weight, moments and gradient in memory order, and copies others: twice the time of a step.
     """
     kind: Any = type(optimizer)
     if kind not in (torch.optim.Adam, torch.optim.AdamW) or not runs_in_memory_order(kind):

@@ -1,6 +1,5 @@
 """Whether a network's weights and buffers are those that its module registers, which alone are trained and saved."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -8,6 +7,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.printable import join_some
+from paragan.game.gradient_flow import notice
 
 _MAX_NAMED = 5
 
@@ -18,7 +18,7 @@ class RegisteredState:
     def __init__(self, net: nn.Module) -> None:
         self.net = net
         self.weights = dict(net.named_parameters())
-        self.buffers = {name: _copied(value) for name, value, _ in buffers_of(net)}
+        self.buffers = {name: None if x is None else x.detach().clone() for name, x, _ in buffers_of(net)}
 
     def check(self, call: str, outputs: Sequence[Tensor]) -> None:
         """Raise `ConfigError` for weights and buffers that training could not find again; warn of unused weights.
@@ -37,7 +37,7 @@ class RegisteredState:
         used = set(map(id, leaves))
         trained = {name: weight for name, weight in self.weights.items() if weight.requires_grad}
         if unused := [name for name, weight in trained.items() if id(weight) not in used]:
-            _warn(
+            notice(
                 f"{call} does not use the weights {join_some(unused, _MAX_NAMED)} for its outputs, so they do not "
                 "train unless a penalty does: is there a detach? Freeze them (requires_grad_(False)) or leave them out"
             )
@@ -52,14 +52,10 @@ class RegisteredState:
                 )
             is_changed = before is not None and value is not None and not torch.equal(before, value)
             if is_changed and not is_saved:
-                _warn(
+                notice(
                     f"{call} changes its buffer {name!r}, which is not saved (persistent=False), so a resumed run is "
                     "not exact: register it with persistent=True"
                 )
-
-
-def _copied(value: Tensor | None) -> Tensor | None:
-    return None if value is None else value.detach().clone()
 
 
 def buffers_of(net: nn.Module) -> Iterator[tuple[str, Tensor | None, bool]]:
@@ -86,7 +82,3 @@ def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
         seen |= unseen
         nodes += unseen
     return list(leaves.values())
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=4)

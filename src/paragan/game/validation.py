@@ -1,6 +1,5 @@
 """Trial of a game with custom code before a run writes anything: each error is one line that names its cause."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +21,7 @@ from paragan.game.gan import GAN
 from paragan.game.gradient_flow import (
     check_trainable_output,
     flat_discriminators,
+    notice,
     notice_equal_logits,
     notice_flat_logits,
     notice_ignored_inputs,
@@ -88,17 +88,21 @@ def _noise(game: GAN, source: Source, count: int) -> Batch:
     y = None
     if num_classes := len(source.class_names):
         y = rng.integers(prior.seed, "trial/real", rows, num_classes).to(prior.device)
+        y[-1] = num_classes - 1  # for which a network may have no row
     channels = source.condition_channels
     condition = None if channels is None else images("condition", channels)
     return Batch(rows, present_tensors(image=images("real", source.shape[0]), label=y, condition=condition))
 
 
 def _first_samples(source: Source, game: GAN, count: int) -> Batch:
-    """Return the first samples of named tensors, up to `count`."""
+    """Return the first samples of named tensors, up to `count`, with the lowest and the highest label."""
     count = min(count, len(source) or count)
     rows = np.arange(count)
+    if (labels_N := source.row_labels()) is not None:  # those that a network may have no row for
+        rows[0], rows[-1] = labels_N.argmin(), labels_N.argmax()
     fetched = source.fetch(rows, rows)
-    moved = {name: value.to(game.prior.device) for name, value in finite_tensors(fetched, source).items()}
+    finite = finite_tensors(fetched, source, lambda row: source.where(int(rows[row])))
+    moved = {name: value.to(game.prior.device) for name, value in finite.items()}
     tensors = normalise_images(moved, source, game.prior.dtype)
     return Batch(Rows(step=0, first=0, count=count, total=count), tensors)
 
@@ -129,24 +133,24 @@ class _Trial:
         states[Side.D].check(self.calls[Side.D], _tensors(on_real))
         on_fake = self._judge_fake(fake, feed)
         flat = flat_discriminators(on_fake, fake, repr(feed.arguments[0]), self._call_of)
+        loss = self.game.loss
         for name, output in on_real.by_name.items():
-            self._try_loss(output.logits_B, on_fake.by_name[name].logits_B)
+            real_B, fake_B = output.logits_B, on_fake.by_name[name].logits_B
+            self._try_function("d_loss", "real, fake", loss.d, (real_B, fake_B))
+            self._try_function("g_loss", "fake, real", loss.g, (fake_B, real_B if loss.g_needs_real else None))
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
             self.drawing.update(run_each_penalty(self.game, self.nets, self.real, self.extra))
-        self._declare_draws()
+        for side in self.drawing:  # its turns seed the generators, although no layer says that it draws
+            if isinstance(player := self.game.slots[side], Player):
+                player.declare_draws()
         notice_bounded_logits(self.nets[Side.D], feed.real_inputs, self._call_of, self.game.loss)
         on_fakes = (fake.detach(), *feed.fake_conditions)
         notice_flat_logits(self.nets[Side.D], on_fakes, flat, self._call_of)
         notice_equal_logits(self.nets[Side.D], on_fakes, self._call_of)
         names = self.game.prior.generator_arguments or ("z", "y", "condition")
         notice_ignored_inputs(self.nets[Side.G], dict(zip(names, feed.fake_inputs, strict=False)), self.calls[Side.G])
-
-    def _declare_draws(self) -> None:
-        for side in self.drawing:  # its turns seed the generators, although no layer says that it draws
-            if isinstance(player := self.game.slots[side], Player):
-                player.declare_draws()
 
     def _generate(self, feed: TurnInputs) -> GeneratorOutput:
         output = self._call_generator(feed)
@@ -215,7 +219,7 @@ class _Trial:
         low, high = (float(value) for value in feed.real_sample.aminmax())
         for function, (lowest, highest) in _RANGES.items():
             if ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
-                _warn(
+                notice(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
                     f"{feed.arguments[0]!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
                     "out"
@@ -226,17 +230,12 @@ class _Trial:
         before = [x.clone() for x in tensors]
         is_equal = repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side])
         if not all(map(torch.equal, tensors, before)):
-            _warn(f"{self.calls[side]} changes its input in place, which others read, too: use x * 2, not x *= 2")
+            notice(f"{self.calls[side]} changes its input in place, which others read, too: use x * 2, not x *= 2")
         elif not is_equal:
-            _warn(
+            notice(
                 f"{self.calls[side]} reads a generator of its own, or an attribute that changes, so a resumed run is "
                 "not exact; draw from torch's global generator, and register state as a buffer"
             )
-
-    def _try_loss(self, real: Tensor, fake: Tensor) -> None:
-        loss = self.game.loss
-        self._try_function("d_loss", "real, fake", loss.d, (real, fake))
-        self._try_function("g_loss", "fake, real", loss.g, (fake, real if loss.g_needs_real else None))
 
     def _try_function(
         self, name: str, arguments: str, function: Callable[..., Tensor], logits: tuple[Tensor | None, ...]
@@ -271,10 +270,6 @@ def _tensors(output: DiscriminatorOutput) -> list[Tensor]:
     members = output.by_name.values()
     values = [value for member in members for value in (member.logits_B, *member.layers, member.classes_BK)]
     return [value for value in values if value is not None]
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
 
 
 def _description(value: Any) -> str:

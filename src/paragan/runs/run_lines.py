@@ -20,7 +20,6 @@ from paragan.engine.remedies import Settings
 from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
-from paragan.game.label_use import IGNORED_LABELS_WARNING
 from paragan.runs.run_request import Runner, RunRequest
 from paragan.writers.console import clock_time, score_line
 
@@ -98,7 +97,11 @@ def start_lines(
     lines += [_player_line(name, player) for name, player in sorted(players.items(), reverse=True)]
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
     if not trainer.prior.uses_labels:
-        lines.append(IGNORED_LABELS_WARNING)
+        lines.append(
+            "warning: the generator ignores its labels (equal latents give equal images for every class): class scores "
+            "and the class names of sample sheets are left out; use y in Generator.forward, or set self.num_classes = "
+            "0 in it, or pass data.labels=false"
+        )
     lines += _features_line(request.config, source, trainer.prior.reads_batches)
     if trainer.score is None and trainer.prior.reads_batches:
         lines.append(_no_score_line(trainer))

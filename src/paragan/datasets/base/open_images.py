@@ -230,9 +230,8 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     """Raise `DataError` for fewer than two images."""
     if len(paths) >= 2:
         return
-    root = Path(files.name)
     count = "only one image" if paths else f"no images ({_FORMATS})"
-    archives = sorted(str(file) for file in root.glob("*") if _is_archive(file))
+    archives = sorted(str(file) for file in Path(files.name).glob("*") if _is_archive(file))
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
     if len(archives) > 1:
         hint = f"unpack the archives ({join_some(archives)}), or pass one of them"

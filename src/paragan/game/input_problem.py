@@ -1,0 +1,43 @@
+"""Which number of the data a network cannot take, where it has failed: a label without a row, complex numbers."""
+
+import inspect
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+
+from torch import Tensor, nn
+
+from paragan.core.source import dtype_name
+
+_NO_ROW = ("out of range", "out of bounds", "Class values")  # of embeddings, of indices and of one_hot
+
+
+def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> str:
+    """Return the line about the input that a call of a network failed on; empty if another cause is likely."""
+    reason = (str(error).splitlines() or [""])[0]
+    has_complex = any(weight.is_complex() for weight in net.parameters())
+    for name, x in zip(inspect.signature(net.forward).parameters, inputs, strict=False):
+        if x is None or x.is_floating_point() or not x.numel():
+            continue
+        if x.is_complex() and not has_complex:
+            kind = f"{dtype_name(x.dtype)}, and {type(net).__name__} has real weights"
+            return f"data: {name} is {kind} ({reason}); pass torch.view_as_real of it, two real numbers for each"
+        if not x.is_complex() and any(text in reason for text in _NO_ROW):
+            size = _num_rows(net, inputs, error)
+            value = int(x.max()) if x.min() >= 0 else int(x.min())
+            if value < 0 or value >= size:
+                classes = f", and {type(net).__name__} has an embedding of {size} classes, 0 to {size - 1}" * bool(size)
+                more = f", or make it torch.nn.Embedding({value + 1}, …)" * (0 < size <= value)
+                return f"data: {name} is {value}{classes} ({reason}); number classes from 0{more}"
+    return ""
+
+
+def _num_rows(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> int:
+    """Return the rows of the embedding in which a call fails: the last one that is called; 0 if there is none."""
+    sizes = [0]
+    with ExitStack() as hooks, suppress(type(error)):
+        for module in net.modules():
+            if isinstance(module, nn.Embedding):
+                hook = module.register_forward_pre_hook(lambda module, _: sizes.append(module.num_embeddings))
+                hooks.callback(hook.remove)
+        net(*inputs)
+    return sizes[-1]

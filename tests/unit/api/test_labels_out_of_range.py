@@ -1,0 +1,113 @@
+"""Labels that a network has no row for, and complex numbers for real weights: the data is named, not the network."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import paragan as pg
+from tests.unit.api.test_trainer import TINY, trainer
+
+COUNT = 20
+
+
+class Embedded(nn.Module):
+    latent = 3
+
+    def __init__(self):
+        super().__init__()
+        self.classes = nn.Embedding(3, 4)
+        self.layer = nn.Linear(3 + 4, 2)
+
+    def forward(self, latent, label):
+        return self.layer(torch.cat([latent, self.embedded(label)], 1))
+
+    def embedded(self, label):
+        return self.classes(label)
+
+
+class OneHot(Embedded):
+    def embedded(self, label):
+        return functional.pad(functional.one_hot(label, 3), (0, 1)) * self.classes.weight.mean()
+
+
+class Indexed(Embedded):
+    def embedded(self, label):
+        return self.classes.weight[label]
+
+
+class Folded(Embedded):
+    def embedded(self, label):
+        return self.classes(label % 3)
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+
+    def forward(self, point):
+        return self.layer(point)
+
+
+def data(label=0, row=COUNT - 1, dtype=torch.int64):
+    labels = torch.arange(COUNT, dtype=dtype) % 3
+    labels[row] = label
+    return {"point": torch.randn(COUNT, 2, dtype=torch.float64), "label": labels}
+
+
+def run_on(tmp_path, samples, g=Embedded, **arguments):
+    return trainer(tmp_path / "run", samples, g, Critic, terms=(), **arguments).run()
+
+
+# of Indexed, -1 is the last row
+@pytest.mark.parametrize(("g", "label"), [(Embedded, 5), (Embedded, -1), (OneHot, 5), (OneHot, -1), (Indexed, 5)])
+def test_a_label_without_a_row_is_named_before_a_file_is_written(tmp_path, g, label):
+    with pytest.raises(pg.ConfigError, match=f"^data: label is {label}") as raised:
+        run_on(tmp_path, data(label), g)
+    assert ("3 classes, 0 to 2" in str(raised.value)) == (g is Embedded)
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_that_the_network_folds_are_not_refused(tmp_path):
+    assert run_on(tmp_path, data(5), Folded).is_finished
+
+
+@pytest.mark.parametrize("kind", ["a list", "a stream", "held out"])
+def test_a_label_that_is_read_later_is_one_line(tmp_path, kind):
+    columns = data(5, row=11)
+    rows = [{name: values[row] for name, values in columns.items()} for row in range(COUNT)]
+    samples = {"a list": rows, "a stream": lambda epoch: rows, "held out": data()}[kind]
+    held_out = {"held_out": columns} if kind == "held out" else {}
+    with pytest.raises(pg.ConfigError, match=r"^data: label is 5, and Embedded has an embedding of 3 classes, 0 to 2"):
+        run_on(tmp_path, samples, settings={**TINY, "train.kimg": 0.1}, **held_out)
+
+
+def test_complex_rows_are_named_where_real_weights_fail(tmp_path):
+    samples = {"point": torch.randn(COUNT, 2, dtype=torch.complex128), "label": data()["label"]}
+    with pytest.raises(pg.ConfigError, match=r"^data: point is complex128, and Critic has real weights"):
+        run_on(tmp_path, samples)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [
+        (7, "labels: label is 7, and Embedded has an embedding of 3 classes, 0 to 2"),
+        (-1, "labels: label is -1"),
+        ([], r"labels is \[\]; pass the number of a class"),
+        ("x", "labels is 'x'; pass the number of a class"),
+        ([1.5], r"labels is \[1.5\]; pass the number of a class"),
+    ],
+)
+def test_labels_of_samples_are_named(finished, labels, problem):
+    with pytest.raises(pg.ConfigError, match=f"^{problem}"):
+        finished.sample(4, labels=labels)
+
+
+def test_labels_of_samples_are_taken(finished):
+    assert finished.sample(4, labels=[0, 2]).shape == (4, 2)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    return run_on(tmp_path_factory.mktemp("labels"), data())
