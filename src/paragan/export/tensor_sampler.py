@@ -146,9 +146,8 @@ class TensorSampler(Sampler):
     ) -> Tensor:
         weight = next(net.parameters())
         on_device = tuple(value.to(weight.device, weight.dtype) for value in inputs(x))
-        seed = self.seed if seed is None else seed
-        output = generate_tensors(CalledNetwork(module=net), on_device, mode or self.mode, seed)
-        return output.images.float().cpu()
+        noise = self.seed if seed is None else seed
+        return generate_tensors(CalledNetwork(module=net), on_device, mode or self.mode, noise).images.float().cpu()
 
     def _input_shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of an input of training; that of the sample where the data is not here."""
@@ -180,8 +179,7 @@ class TensorSampler(Sampler):
         source = self.held_out()
         spec = source.tensors[self.sample_name]
         if not is_pictured(spec.shape):
-            shape = "x".join(map(str, spec.shape))
-            raise ConfigError(f"samples of {shape} have no pictures; call paragan.load(RUN).net with its inputs")
+            raise ConfigError(f"samples of {spec.shape} have no pictures; call paragan.load(RUN).net with its inputs")
         sheet = FixedTensors(source, mode or self.mode).sheet(
             CalledNetwork(module=self.net), self._named_prior(source, seed), n
         )
@@ -213,7 +211,6 @@ def sample_tensors(
     if labels is not None and "label" not in (prior.generator_arguments or ()):
         raise ConfigError("labels: this generator has no input 'label'; leave it out")
     label_K = None if labels is None else _class_numbers(labels)
-    generator = CalledNetwork(module=net)
     blocks = []
     for first in range(0, n, latents.BLOCK):
         rows = Rows(step=first // latents.BLOCK, first=0, count=min(latents.BLOCK, n - first), total=latents.BLOCK)
@@ -224,7 +221,7 @@ def sample_tensors(
             batch = replace(batch, tensors={**batch.tensors, "label": label_B.reshape_as(batch.tensors["label"])})
         inputs = prior.feed("sample", batch).fake_inputs
         try:
-            blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
+            blocks.append(generate_tensors(CalledNetwork(module=net), inputs, mode, prior.seed, first).images.cpu())
         except ConfigError as error:  # of the data, unless these are its labels
             raise ConfigError(str(error).replace("data:", "data:" if labels is None else "labels:", 1)) from error
     if len({block.shape[1:] for block in blocks}) > 1:
