@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -43,7 +43,7 @@ class StepLog:
         self._batches = batches
         self._log_steps = log_steps
         self._saved = saved
-        self._scalars: dict[str, Any] = {}  # newest value of each: turns and lazy penalties skip steps
+        self._newest = Report(step=0, images=0, scalars={})  # value of each: turns and lazy penalties skip steps
         self._delays = DelayLog(scheme, roles)
         self._traffic = TrafficLog(roles.world)
         self._phases = PhaseLog(phases, roles)
@@ -57,7 +57,7 @@ class StepLog:
 
         Raises `DivergedError` if a player skips many updates in a row.
         """
-        self._scalars |= report.scalars
+        self._newest = replace(report, scalars={**self._newest.scalars, **report.scalars})
         self._num_steps += 1
         at = Clock(report.step, report.images)
         is_log_point = is_last or report.step % self._log_steps == 0
@@ -75,8 +75,7 @@ class StepLog:
 
     def newest_numbers(self, extra: Mapping[str, float] | None = None) -> dict[str, float]:
         """Read the newest value of each number of the players, and `extra` of every rank. Collective."""
-        report = Report(step=0, images=0, scalars=self._scalars)
-        return {**self._saved, **read_numbers(self._roles, report, extra)}
+        return {**self._saved, **read_numbers(self._roles, self._newest, extra)}
 
     def delay_events(self, at: Clock, delays: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Event]:
         """Yield the delays since the last log point, or given ones. Collective."""

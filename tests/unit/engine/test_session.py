@@ -53,7 +53,7 @@ def test_session_run_writes_record_and_samples(tmp_path, monkeypatch):
     monkeypatch.setattr(Report, "read", lambda self, *total: reads.append(self.step) or read(self, *total))
     run = session(tmp_path)
     train(run)
-    assert reads == [4, 8, 10]  # the last step, too
+    assert reads == [4, 5, 8, 10, 10]  # at log points, of which the last step is one, and at checkpoints (5, 10)
     lines = record(tmp_path)
     assert [(x["kind"], x["step"]) for x in lines if x["kind"] not in ("advice", "telemetry")] == [
         ("start", 0), ("samples", 0), ("phases", 4), ("step", 4), ("samples", 5), ("checkpoint", 5), ("phases", 8),
