@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import nn
@@ -47,7 +46,7 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ext
             trial = replace(plain_game, augment=augment)
             what = f"model: an update of {side.value.upper()}{images}"
             if penalty is not None:
-                alone: Any = (refusing_constants(penalty),)
+                alone = (refusing_constants(penalty),)
                 changes = {"extra_penalties": {side: alone}} if side.is_extra else {f"{side.value}_penalties": alone}
                 trial = replace(trial, **changes)
                 what = f"penalty {penalty.name}"
