@@ -34,12 +34,13 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
 def copy_turn_state(turn: Turn, buffers: Iterable[Place], opponents: Iterable[Network]) -> list[Copy]:
     """Return copies of what the forwards of a turn change, which a skipped update takes back.
 
-    These are the player's buffers, averages of a balancer, and buffers of opponents: torch's batch norm follows the
-    forwards of other turns, too.
+    These are the player's buffers, the state of penalties and of a balancer, and buffers of opponents: torch's batch
+    norm follows the forwards of other turns, too.
     """
     of_opponents = (place for net in opponents for place in net.buffers)
-    state = {} if turn.balancer is None else turn.balancer.state
-    return copy_state([*buffers, *of_opponents, *((state, name) for name in state)])
+    balancers = [] if turn.balancer is None else [turn.balancer]
+    of_terms = ((owner.state, name) for owner in (*turn.penalties, *balancers) for name in owner.state)
+    return copy_state([*buffers, *of_opponents, *of_terms])
 
 
 _KERNELS = threading.Lock()

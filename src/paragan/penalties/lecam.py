@@ -59,14 +59,12 @@ class Penalty(OptionsPenalty):
 
     @torch.no_grad()
     def _update_means(self, logits_T2: Tensor) -> None:
-        """Update the moving means; means that are not finite are skipped, as their step is."""
+        """Update the moving means; a player that skips the step restores them."""
         state = self.state
-        means = logits_T2.double().mean(0)
-        finite = means.isfinite().all()
-        state["updates"] += finite
+        state["updates"] += 1
         share = (1 / state["updates"]).clamp(min=1 - self.options.decay)
-        for name, mean in zip(("real", "fake"), means, strict=True):
-            state[name].copy_(torch.where(finite, state[name].lerp(mean, share), state[name]))
+        for name, mean in zip(("real", "fake"), logits_T2.double().mean(0), strict=True):
+            state[name].lerp_(mean, share)
 
     def _mean(self, name: str, like: Tensor) -> Tensor:
         # a copy: the next update writes to the state, and a graph may hold it

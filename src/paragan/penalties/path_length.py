@@ -96,8 +96,7 @@ class Penalty(OptionsPenalty):
 
     @torch.no_grad()
     def _update_mean(self, mean: Tensor) -> Tensor:
-        """Update and return the running mean; lengths that are not finite are skipped."""
+        """Update and return the running mean; a player that skips the step restores it."""
         running = self.state["mean"]
-        updated = running + self.options.decay * (mean.to(running.dtype) - running)
-        running.copy_(torch.where(mean.isfinite(), updated, running))
+        running += self.options.decay * (mean.to(running.dtype) - running)
         return running.clone()

@@ -1,9 +1,12 @@
 """An update that is skipped changes nothing: neither weights nor buffers of any network of its turn."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
+import paragan as pg
 from paragan.core.balancer import Balancer
 from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
 from paragan.core.types import Side
@@ -14,6 +17,7 @@ from paragan.layers.spectral_norm import spectral_norm
 from paragan.parallel import none
 from paragan.schemes import extragradient, shared_fakes, synchronous
 from tests.laws.small_gan import batches, game, network
+from tests.numerics.games import Game, library
 
 SCHEMES = {"synchronous": synchronous, "shared_fakes": shared_fakes.Scheme(), "extragradient": extragradient.Scheme()}
 
@@ -70,6 +74,49 @@ def test_a_step_whose_fakes_are_not_finite_changes_no_tensor(scheme, layer):
     assert all(torch.equal(value, before[name]) for name, value in state(gan).items())
     step(gan, stream)
     assert not all(torch.equal(value, before[name]) for name, value in state(gan).items())
+
+
+class Count(pg.Penalty):
+    """Counts its turns."""
+
+    name = "count"
+    weight = 1.0
+    interval = 1
+
+    def __init__(self):
+        self.state = {"turns": torch.zeros(())}
+
+    def __call__(self, context):
+        self.state["turns"] += 1
+        return context.outputs.images.flatten(1).mean(1)
+
+
+STATEFUL = {
+    "moving means": Game(d={"lecam": {"weight": 0.6}}),
+    "mean length": Game(nets="stylegan2", g={"path_length": {"interval": 1}}),
+    "averages of norms": Game(balanced=True, g={"near": {"weight": 1.0}}),
+    "of a user": Game(),
+}
+
+
+@pytest.mark.parametrize("kind", STATEFUL)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_step_whose_gradients_overflow_changes_no_state_of_terms(scheme, kind):
+    """Logits and losses are finite, as where a loss scale is too large."""
+    step, stream = SCHEMES[scheme].step, batches()
+    gan = library(STATEFUL[kind])
+    if kind == "of a user":
+        gan = replace(gan, g_penalties=(Count(),))
+    step(gan, stream)
+    player = gan.g if gan.g.state else gan.d
+    before = {name: value.clone() for name, value in player.state.items()}
+    handle = next(player.net.parameters()).register_hook(lambda gradient: gradient * torch.inf)
+    step(gan, stream)
+    handle.remove()
+    assert player.num_skipped() == 1
+    assert before and all(torch.equal(value, before[name]) for name, value in player.state.items())
+    step(gan, stream)
+    assert not any(torch.equal(value, before[name]) for name, value in player.state.items())
 
 
 def test_rows_of_games_are_restored_one_by_one():
