@@ -60,6 +60,7 @@ class Telemetry:
         g = gan.g.network()
         d = gan.d.network()
         with torch.no_grad(), preserved_state(g.module, d.module):
+            rng.seed_globally(rng.key(gan.prior.seed, "telemetry"))  # of networks that draw
             values = {} if self.train is None else self._of_images(self.train, gan, g, d)
             values |= _gradient_norm_ratio(scalars)
             for side, net in (("g", g), ("d", d)):
@@ -77,7 +78,6 @@ class Telemetry:
         count = len(train[0])
         z, y = gan.prior.draw("telemetry", Rows(step=0, first=0, count=count, total=count))
         fakes = _in_pieces(lambda *latents: GeneratorOutput.of(g(*latents)).images, (z, y, train[2]), self.batch)
-        fake = fakes, y, train[2]
 
         def judged(images: Inputs, kind: str) -> Tensor:
             x, y, condition = images
@@ -89,12 +89,12 @@ class Telemetry:
                 lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
             )
 
-        diversity = nearest_distance(fake[0]) / nearest_distance(train[0])
-        of_g = {"diversity": diversity, "g/out_of_reach": out_of_reach(train[0], fake[0])}
+        diversity = nearest_distance(fakes) / nearest_distance(train[0])
+        of_g = {"diversity": diversity, "g/out_of_reach": out_of_reach(train[0], fakes)}
         if not gan.d_has_begun:  # what an untrained D says means nothing
             return of_g
         on_train = judged(train, "train")
-        on_fake = judged(fake, "fake")
+        on_fake = judged((fakes, y, train[2]), "fake")
         values = judgement(mean_per_sample(on_train), mean_per_sample(on_fake))
         if len(self.held_out):
             on_held_out = judged(_placed(self._held_out, self.held_out, gan), "held_out")

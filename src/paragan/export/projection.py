@@ -85,6 +85,7 @@ def _refine(
             length_K = (z_KZ.square().mean(1) - 1).relu()
             loss_K = _errors(x_KCHW, target) + _LENGTH_WEIGHT * length_K
             (z_KZ.grad,) = torch.autograd.grad(loss_K.sum(), z_KZ)
+            z_KZ.grad[:, sampler.num_free :] = 0  # the length alone would move what selects a member
             set_lr(optimizer, policy, torch.tensor(step))
             step_if(torch.tensor(True), optimizer)  # always: the library steps optimisers only there
             progress(step + 1)

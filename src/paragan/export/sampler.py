@@ -233,17 +233,17 @@ class Sampler(Applicable, Summarised):
         truncated_BZ = latents.truncated(z_BZ, truncation)  # also checks the value
         if isinstance(self.net, StyledGenerator):
             return z_BZ
-        if isinstance(self.net, Mixture):
-            truncated_BZ[:, -1] = z_BZ[:, -1]  # which selects the member
-        return truncated_BZ
+        return torch.cat([truncated_BZ[:, : self.num_free], z_BZ[:, self.num_free :]], 1)
+
+    @property
+    def num_free(self) -> int:
+        """Number of components of a latent, without the last one of a mixture, which selects the member."""
+        return self.net.latent - isinstance(self.net, Mixture)  # type: ignore[operator,return-value]
 
     def walk(self, points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
         """Yield latents, evenly spaced on the closed path through K points; a mixture keeps its members."""
-        if not isinstance(self.net, Mixture):
-            yield from latents.walk(points_KBZ, frames)
-            return
-        for z_BZ in latents.walk(points_KBZ[..., :-1], frames):
-            yield torch.cat([z_BZ, points_KBZ[0, :, -1:]], 1)
+        for z_BZ in latents.walk(points_KBZ[..., : self.num_free], frames):
+            yield torch.cat([z_BZ, points_KBZ[0, :, self.num_free :]], 1)
 
     def labels(
         self, n: int, labels: Label | Sequence[Label] | None = None, seed: int | None = None, option: str = "labels"

@@ -58,18 +58,17 @@ def generate_images(
 
     In `eval` fewer at a time if images are larger than 128x128. mode: `eval` (running statistics) or `train-stats`
     (batch statistics, dropout on: Isola et al. 2017, section 3.4). condition: input images; in train-stats then one
-    at a time, so that batch norm normalizes one image. Dropout is drawn from (seed, number of the batch's first row);
-    the first row here is number `first`. Torch's generators do not change. Raises `ConfigError` for another mode.
+    at a time, so that batch norm normalizes one image. Any draws follow (seed, number of the batch's first row), where
+    the first row is number `first`; global generators do not change. Raises `ConfigError` for another mode.
     """
     _check_mode(mode)
-    module: nn.Module = generator.module
-    if mode == "eval":
-        with in_mode(module, training=False):
-            batch = min(batch, _rows_at_once(generator, (z_BZ, y_B, condition)))
-            return torch.cat(_generate_batches(generator, (z_BZ, y_B, condition), batch))
-    batch = batch if condition is None else 1
-    with in_mode(module, training=True), preserved_state(module):
-        return torch.cat(_generate_batches(generator, (z_BZ, y_B, condition), batch, (seed, first)))
+    inputs = z_BZ, y_B, condition
+    with in_mode(generator.module, training=mode != "eval"), preserved_state(generator.module):
+        if mode == "eval":
+            batch = min(batch, _rows_at_once(generator, inputs))
+        elif condition is not None:
+            batch = 1
+        return torch.cat(_generate_batches(generator, inputs, batch, seed, first))
 
 
 @torch.no_grad()
@@ -83,7 +82,7 @@ def generate_tensors(
     _check_mode(mode)
     module: nn.Module = generator.module
     with in_mode(module, training=mode != "eval"), preserved_state(module):
-        torch.manual_seed(rng.key(seed, "sample/noise", first))
+        rng.seed_globally(rng.key(seed, "sample/noise", first))
         return GeneratorOutput.of(generator(*inputs))
 
 
@@ -103,15 +102,13 @@ def _rows_at_once(generator: CalledNetwork, inputs: tuple[Tensor | None, ...]) -
 
 @torch.no_grad()
 def _generate_batches(
-    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, noise: tuple[int, int] | None = None
+    generator: CalledNetwork, inputs: tuple[Tensor | None, ...], batch: int, seed: int, first: int
 ) -> list[Tensor]:
-    """Generate in batches. noise: (seed, number of the first row) of random layers; None: there are none."""
+    """Generate in batches. seed, first: as of `generate_images`."""
     assert inputs[0] is not None
     images = []
     for row in range(0, len(inputs[0]), batch):
-        if noise is not None:
-            seed, first = noise
-            torch.manual_seed(rng.key(seed, "sample/noise", first + row))
+        rng.seed_globally(rng.key(seed, "sample/noise", first + row))
         rows = (None if tensor is None else tensor[row : row + batch] for tensor in inputs)
         # Not all generators end in a tanh.
         images.append(GeneratorOutput.of(generator(*rows)).images.clamp(-1, 1))
@@ -170,23 +167,25 @@ def grid_latents(prior: Prior, columns: int = 10, rows: int = 8) -> tuple[Tensor
 
 
 @torch.no_grad()
-def with_standing_statistics(net: nn.Module, batches: Iterable[tuple[Tensor, Tensor | None]]) -> nn.Module:
+def with_standing_statistics(original: nn.Module, batches: Iterable[tuple[Tensor, Tensor | None]]) -> nn.Module:
     """Return a copy whose running statistics are the means of those of these batches of latents and labels.
 
     Running statistics lag behind the weights, and behind their average most of all. Other layers stay in evaluation
     mode. Raises `ConfigError` for a generator without batch norm.
     """
-    net = copy_networks(net).eval()
+    net = copy_networks(original).eval()
     norms = [module for module in net.modules() if isinstance(module, BatchNorm | nn.modules.batchnorm._BatchNorm)]
     if not norms:
         raise ConfigError("--standing-stats: this generator has no batch norm; leave it out")
     momenta = [norm.momentum for norm in norms]
-    for number, (z_BZ, y_B) in enumerate(batches, start=1):
-        for norm in norms:
-            norm.train()
-            norm.momentum = 1 / number  # the mean of all batches so far
-        begin_update(net)
-        net(z_BZ) if y_B is None else net(z_BZ, y_B)
+    with preserved_state(original):
+        for number, (z_BZ, y_B) in enumerate(batches, start=1):
+            rng.seed_globally(number)
+            for norm in norms:
+                norm.train()
+                norm.momentum = 1 / number  # the mean of all batches so far
+            begin_update(net)
+            net(z_BZ) if y_B is None else net(z_BZ, y_B)
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     return net.eval()

@@ -38,9 +38,9 @@ def copy_turn_state(turn: Turn, buffers: Iterable[Place], opponents: Iterable[Ne
     norm follows the forwards of other turns, too.
     """
     of_opponents = (place for net in opponents for place in net.buffers)
-    balancers = [] if turn.balancer is None else [turn.balancer]
-    of_terms = ((owner.state, name) for owner in (*turn.penalties, *balancers) for name in owner.state)
-    return copy_state([*buffers, *of_opponents, *of_terms])
+    balancers = () if turn.balancer is None else (turn.balancer.state,)
+    states = (*balancers, *(penalty.state for penalty in turn.penalties))
+    return copy_state([*buffers, *of_opponents, *((state, name) for state in states for name in state)])
 
 
 _KERNELS = threading.Lock()

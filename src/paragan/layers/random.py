@@ -95,7 +95,7 @@ def _set_keys(layers: Sequence[RowDrawing], keys: Sequence[Tensor | None]) -> No
 
 @contextmanager
 def preserved_state(*modules: nn.Module) -> Iterator[None]:
-    """Restore the buffers of modules, and the generators of their devices, at the end."""
+    """Restore the buffers of modules, the generators of their devices and those of the host at the end."""
     layers = chain.from_iterable(module.modules() for module in modules)
     buffers = [
         (layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items() if buffer is not None
@@ -105,7 +105,7 @@ def preserved_state(*modules: nn.Module) -> Iterator[None]:
     devices = {weight.device for weight in weights if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
     try:
-        with torch.random.fork_rng(list(devices), device_type=kind):
+        with rng.preserved_globally(), torch.random.fork_rng(list(devices), device_type=kind):
             yield
     finally:
         for (layer, name, buffer), value in zip(buffers, values, strict=True):

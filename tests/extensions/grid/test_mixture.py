@@ -10,6 +10,9 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.metric import SampleFeatures
+from paragan.export.projection import project
+from paragan.export.sampled_images import SampledImages
+from paragan.export.sampler import Sampler
 from paragan.extensions.grid.mixture import (
     evolve_weights,
     greedy_ensemble,
@@ -17,6 +20,7 @@ from paragan.extensions.grid.mixture import (
     mixture_features,
     normalize_weights,
 )
+from paragan.extensions.serving.sample_page import SamplePage
 from paragan.game.mixture import Mixture, mixture_of
 
 
@@ -98,6 +102,7 @@ def shares_of(net, z_BZ):
     return torch.bincount(members.clamp(max=len(net.members) - 1), minlength=len(net.members)) / len(z_BZ)
 
 
+IMAGES = torch.zeros(40, 1, 8, 8)
 MODELS = {"dcgan": {}, "stylegan2": {"style": 8, "mapping": 2}}  # a small mapping: means are of thousands of styles
 
 
@@ -138,6 +143,27 @@ def test_a_walk_stays_with_its_members(population):
     assert all(torch.equal(z[:, -1], points[0, :, -1]) for z in frames)
     for number in range(4):
         torch.testing.assert_close(frames[3 * number][:, :-1], points[number, :, :-1], rtol=1e-5, atol=1e-6)
+
+
+def test_the_way_to_another_seed_meets_no_third_member(population, monkeypatch):
+    page, shown = SamplePage(population, ""), []
+    monkeypatch.setattr(Sampler, "generate", lambda self, z_BZ, *_, **__: shown.append(z_BZ) or SampledImages(IMAGES))
+    ways = ("0", "0.3", "0.5", "0.9", "1")
+    for walk in ways:
+        page.answer({"seed": "2", "num": "40", "walk": walk}, b"", 1)
+    a, b = population.latents(40, seed=2), population.latents(40, seed=3)
+    for walk, z in zip(ways, shown, strict=True):
+        assert torch.equal(z[:, -1], (a if float(walk) < 0.5 else b)[:, -1])
+    torch.testing.assert_close(shown[0], a, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(shown[-1], b, rtol=1e-5, atol=1e-5)
+
+
+def test_a_projection_stays_with_its_member(population):
+    target = population.sample(1, seed=5).tensor[0]
+    starts = population.latents(256)[:, -1]
+    found = project(population, target, steps=5).z_1Z
+    assert found[0, -1] in starts
+    assert found[0, 0] not in population.latents(256)[:, 0]
 
 
 def test_truncation_of_a_mixture_is_that_of_its_members(population):

@@ -9,7 +9,7 @@ import math
 
 from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
-from paragan.game import latents
+from paragan.game.latents import slerp
 from paragan.report.rendering import served_page
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import to_pil_image
@@ -37,14 +37,15 @@ class SamplePage:
         seed = _number(values, "seed", self._sampler.seed, 0, _MAX_SEED)
         walk = _fraction(values, "walk") or 0.0
         truncation = _fraction(values, "truncation")
-        label = values.get("class")
         z_BZ = self._sampler.latents(num, seed, truncation)
         if walk:
-            z_BZ = latents.slerp(z_BZ, self._sampler.latents(num, seed + 1, truncation), walk)
-        y_B = self._sampler.labels(num, None if label is None else [label], seed, "class")
-        images = self._sampler.generate(z_BZ, y_B, seed=seed, truncation=truncation).tensor
+            ends = z_BZ, self._sampler.latents(num, seed + 1, truncation)
+            z_BZ = slerp(*ends, walk)
+            z_BZ[:, self._sampler.num_free :] = ends[walk >= 0.5][:, self._sampler.num_free :]  # no third member
+        y_B = self._sampler.labels(num, [values["class"]] if "class" in values else None, seed, "class")
+        images = self._sampler.generate(z_BZ, y_B, seed=seed, truncation=truncation)
         file = io.BytesIO()
-        to_pil_image(make_sheet(images, math.ceil(math.sqrt(num)), _TILE_PX)).save(file, "PNG")
+        to_pil_image(make_sheet(images.tensor, math.ceil(math.sqrt(num)), _TILE_PX)).save(file, "PNG")
         return file.getvalue()
 
 
