@@ -4,11 +4,11 @@ Synthesis"): audio from a mel spectrogram.
 G upsamples the frames of `mel` to samples of `audio` by transposed convolutions, each followed by the mean of residual
 blocks with several kernel sizes and dilations (section 2.2). D is a multi-period and a multi-scale discriminator (2.3):
 the first folds the audio by periods, the second reads it at lower and lower rates. The defaults are a small version,
-for 8 kHz and frames of 64 samples. The paper's networks have `n_mels: 80`; parameters:
+for 8 kHz and frames of 64 samples. The paper's networks have `n_mels: 80`; parameters of G, and of D's `mpd` and `msd`:
 
-| paper | flavour | width | rates | G | D: mpd, msd | |---|---|---|---|---|---| | V1 | `v1` | 512 | 8, 8, 2, 2 |
-13,926,017 | 41,092,165, 29,610,627 | | V2 | `v1` | 128 | 8, 8, 2, 2 | 925,985 | the same | | V3 | `v3` | 256 | 8, 8, 4
-| 1,462,273 | the same |
+    V1  flavour v1, width 512, rates 8, 8, 2, 2   13,926,017   41,092,165 and 29,610,627
+    V2  flavour v1, width 128, rates 8, 8, 2, 2      925,985   the same
+    V3  flavour v3, width 256, rates 8, 8, 4       1,462,273   the same
 
 Differences from the authors' code: no weight normalisation (so N(0, 0.01), which it overwrites there, is
 not drawn here either), and D's features are without its logits. Those of `small`: G has two kernel sizes
