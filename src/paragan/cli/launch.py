@@ -132,6 +132,6 @@ def _pairs(option: str, separator: str, words: Sequence[str] | None) -> tuple[tu
     for word in words or ():
         left, is_split, right = word.partition(separator)
         if not (left and is_split):
-            raise ConfigError(f"{word!r} is not a value of {option}")
+            raise ConfigError(f"a word has no name or no {separator!r} in it; write {option}")  # it may be a secret
         pairs.append((left, right))
     return tuple(pairs)

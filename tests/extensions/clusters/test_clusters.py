@@ -202,7 +202,7 @@ RAY = load_target("ray")
 
 
 def words_of(**changes) -> list[str]:
-    return RAY.submit(a_job(nodes=1, **changes), PurePosixPath("launch/digits.ray.sh"))
+    return RAY.submit(a_job(nodes=1, **changes), PurePosixPath("launch/digits.ray/job.sh"))
 
 
 def test_ray_script_trains_in_the_directory_of_the_command_and_ends_with_its_exit_code(tmp_path, recorder):
@@ -221,8 +221,8 @@ def test_option_that_ray_does_not_have_is_refused(option):
 
 def test_submission_names_the_file_and_the_time_to_stop():
     words = words_of(site=("--address=http://a:8265",))
-    assert words[:5] == ["ray", "job", "submit", "--working-dir", "launch"]
-    assert words[-4:] == ["--address=http://a:8265", "--", "sh", "digits.ray.sh"]
+    assert words[:5] == ["ray", "job", "submit", "--working-dir", "launch/digits.ray"]
+    assert words[-4:] == ["--address=http://a:8265", "--", "sh", "job.sh"]
     assert '{"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": "240"}}' in words
     with pytest.raises(ConfigError, match="--site"):
         words_of(site=("--",))

@@ -1,5 +1,6 @@
 """`paragan launch`: what it prints, submits and refuses."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -66,6 +67,27 @@ def test_submission_hands_the_written_file_to_the_program_of_the_site(here):
     assert ended.returncode == 7, ended.stderr
     assert ended.stdout.splitlines()[-2:] == ["got launch/digits.sbatch", "#!/bin/sh"]
     assert Path("launch/digits.sbatch").stat().st_mode & 0o777 == 0o600  # --env may hold a secret
+
+
+@pytest.mark.parametrize("word", ["ghp_Secret", "=ghp_Secret", "TOKEN:ghp_Secret"])
+def test_a_variable_without_a_name_is_refused_without_its_value(word, here, capsys):
+    assert main(["launch", "slurm", "digits", "--env", word]) == 2
+    assert "ghp_Secret" not in capsys.readouterr().err
+
+
+def test_ray_gets_a_folder_without_files_of_other_jobs(here, monkeypatch):
+    """Which may hold their secrets: it copies the folder to the cluster."""
+    got = []
+    monkeypatch.setattr(os, "execvp", lambda _, words: got.append(words))
+    for name in ("sbatch", "ray"):
+        write_program(here / "bin" / name, "#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(here / "bin"))
+    for words in (["slurm", "digits", "--env", "A=b"], ["ray", "digits", "--name", "x"], ["ray", "digits"]):
+        assert main(["launch", *words]) == 0
+    for ray in got[1:]:
+        folder = Path(ray[ray.index("--working-dir") + 1])
+        assert [file.name for file in folder.iterdir()] == [ray[-1]]
+        assert (folder / ray[-1]).stat().st_mode & 0o777 == 0o600
 
 
 def test_missing_program_is_named_and_nothing_is_written(here, monkeypatch, capsys):

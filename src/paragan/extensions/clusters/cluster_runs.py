@@ -87,7 +87,7 @@ def submit(job: ClusterJob, target: str, folder: Path) -> None:
     if shutil.which(command[0]) is None:
         hint = "run this where it is installed, or pass --dry-run to print the file"
         raise ConfigError(f"the program {command[0]} is not on PATH; {hint}")
-    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, text.encode(), mode=0o600)  # hosts share the disk, and --env may hold a secret
     print(f"submitting: {shlex.join(command)}")
     sys.stdout.flush()

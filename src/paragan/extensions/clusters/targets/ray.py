@@ -33,4 +33,5 @@ def _submit(job: ClusterJob, path: PurePath) -> list[str]:
     return ["ray", "job", "submit", *folder, *resources, *job.site, "--", "sh", path.name]
 
 
-TARGET = Target(".ray.sh", _submit, _render)
+# in a folder of its own: Ray copies the folder to the cluster, and files of other jobs may hold secrets
+TARGET = Target(".ray/job.sh", _submit, _render)
