@@ -48,9 +48,18 @@ def prepare(options, context):
 """
 
 
+UNBUILT = """
+def prepare(options, context):
+    def build():
+        raise OSError("no weights here")
+
+    return build
+"""
+
+
 def first_numbers(folder, factor=1):
     file = folder / "first.py"
-    file.write_text(EXTRACTOR.format(factor=factor))
+    file.write_text(UNBUILT if factor == "unbuilt" else EXTRACTOR.format(factor=factor))
     return str(file)
 
 
@@ -151,7 +160,7 @@ def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind)
     assert ("has no value" in capsys.readouterr().err) is (value is None)
 
 
-@pytest.mark.parametrize("factor", ["nan", "0"])
+@pytest.mark.parametrize("factor", ["nan", "0", "unbuilt"])
 def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
     words = {
         "data.size": 8, "model.width": 4, "model.latent": 8, "train.batch": 8, "train.kimg": 0.1, "grid.shape": "1x2",

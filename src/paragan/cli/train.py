@@ -15,7 +15,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension, has_extension
-from paragan.datasets._options import FolderOptions
+from paragan.datasets._options import AudioOptions, FolderOptions
 
 if TYPE_CHECKING:
     from paragan.runs.start import RunRequest
@@ -93,8 +93,8 @@ def _advise_on_memory(request: RunRequest) -> str:
 
 
 def _check_folder(options: object) -> None:
-    """Raise `DataError` for a folder of images that cannot be read, before torch is imported, which takes seconds."""
-    if isinstance(options, FolderOptions):
+    """Raise `DataError` for a folder of files that cannot be read, before torch is imported, which takes seconds."""
+    if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and options.path):
         from paragan.datasets.base.open_images import check_path
 
         check_path(options.path)

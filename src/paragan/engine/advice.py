@@ -53,23 +53,22 @@ class AdviceRule:
 
 
 def advise(
-    history: History, num_images: int, settings: Settings | None = None, has_pairs: bool = False
+    history: History, num_images: int, settings: Settings | None = None, can_augment: bool = True
 ) -> tuple[Advice, ...]:
     """Return the advice of all rules that hold now; the caller reports each of them once.
 
-    Each has `name` of the rule, `value` that triggered it, `means`: the likely cause, `try`: the remedy, and
-    `changes`: settings to change, with their new values. history: telemetry, scores and log points by name, oldest
-    first; missing and non-finite values are skipped. num_images: training images, 0 of a stream. settings: of the
-    run, by dotted key. has_pairs: the data are pairs, whose images cannot be augmented without their conditions.
+    Each has `name` of the rule, `value` that triggered it, `means`: the likely cause, `try`: the remedy, `changes`:
+    settings to change, with their new values. history: telemetry, scores and log points by name, oldest first; what
+    is not finite is skipped. num_images: training images, 0 of a stream. settings: of the run, by dotted key.
+    can_augment: False for pairs, which would lose their conditions, and for what is no image.
     """
     usable = dict(settings or {})
     is_small = 0 < num_images < MANY_IMAGES and not usable.get(AUGMENT)
-    if has_pairs:
-        usable[AUGMENT] = "not for pairs"  # as if it were set: no remedy adds what is set
+    if not can_augment:
+        usable[AUGMENT] = "not for these data"  # as if it were set: no remedy adds what is set
     advice = [_few_images(num_images, usable)] if is_small else []
     for rule in RULES:
-        value = rule.sign(history)
-        if value is None:
+        if (value := rule.sign(history)) is None:
             continue
         changes = rule.changes(usable)
         remedy = describe_changes(changes, usable) if changes else rule.otherwise
@@ -81,7 +80,8 @@ def advise(
 def _few_images(num_images: int, settings: Settings) -> Advice:
     means = "The data set is small: D usually memorizes it before G has learned much."
     changes = augment(settings)
-    remedy = describe_changes(changes, settings) if changes else "Try data.flip, a larger data.load_size, or add pairs"
+    otherwise = "Add pairs" if settings.get("data.flip", True) else "Try data.flip=true, or add pairs"
+    remedy = describe_changes(changes, settings) if changes else otherwise
     return _entry("few_images", num_images, means, remedy, changes)
 
 

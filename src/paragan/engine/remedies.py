@@ -1,8 +1,7 @@
 """Remedies: which settings of a run to change, and to what, given its settings.
 
-A remedy is a function of all settings by dotted key. It returns the settings to change with their
-new values; nothing where it does not apply, or is on already. Ranges hold for the networks that the
-recipes train; outside of them a setting is suspected only together with a sign of failure.
+A remedy is a function of all settings by dotted key. It returns the settings to change with their new values; nothing
+where it does not apply, or is on already. Ranges are those of the recipes; others count only with a sign of failure.
 """
 
 from collections.abc import Callable, Mapping
@@ -99,9 +98,10 @@ def wasserstein_penalty(settings: Settings) -> Settings:
 
 
 def _penalty_keys(settings: Settings) -> list[str]:
-    """Return the keys of the weights of the penalties on D's gradients."""
-    numbers = range(_num_penalties(settings))
-    return [f"penalties.{n}.weight" for n in numbers if settings.get(f"penalties.{n}.name") in _GRADIENT_PENALTIES]
+    """Return the keys of the weights of the penalties on D's gradients; of a term from Python it is no setting."""
+    places = [f"penalties.{n}" for n in range(_num_penalties(settings))]
+    names = [settings.get(f"{place}.term", settings.get(f"{place}.name")) for place in places]
+    return [f"{place}.weight" for place, name in zip(places, names, strict=True) if name in _GRADIENT_PENALTIES]
 
 
 def _weight(settings: Settings, key: str) -> float:

@@ -101,7 +101,7 @@ class Session:
             return
         source = self.trainer.batches.source
         num_images = len(source) if source.is_image else 0
-        for advice in advise(history, num_images, self.settings, source.has_pairs):
+        for advice in advise(history, num_images, self.settings, source.is_image and not source.has_pairs):
             if self._is_new(advice):
                 values = advice | ({"command": self.command(advice["changes"])} if advice["changes"] else {})
                 self._advice_given.append(values)

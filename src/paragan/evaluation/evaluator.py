@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from paragan.core.collective import describe_error
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError, DivergedError
 from paragan.core.interrupt import StopRequested
@@ -22,7 +21,7 @@ from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, 
 from paragan.evaluation.generated_features import Generate, compute_features, row_blocks, sample_generator
 from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.reference_features import real_features, real_images
-from paragan.evaluation.score import Score
+from paragan.evaluation.score import FailureLog, Score
 from paragan.features.base import classifier
 from paragan.features.base.extractor import MAX_FOR_ACCURACY, FeatureExtractor, accuracy
 from paragan.game.network import CalledNetwork
@@ -55,9 +54,9 @@ class Evaluator:
     world: World = ALONE
     log: Callable[[str], None] = lambda line: None
     _empty: dict[str, Metric] = field(default_factory=dict, init=False)
-    _failures: set[str] = field(default_factory=set, init=False)  # as reported
 
     def __post_init__(self) -> None:
+        self._failures = FailureLog(self.log)
         check_accepted(self.extractor, self.train)
         self.metrics = choose_metrics(self.chosen, available_needs(self.train, self.extractor))
         check_enough(self.metrics, self.num_images)
@@ -161,20 +160,13 @@ class Evaluator:
             except (StopRequested, DivergedError):
                 raise
             except Exception as error:  # of any kind: a metric may be a user's; the run goes on without its value
-                self.report_failure(name, error)
+                self._failures.add(name, error)
         return values
 
     def _applied(self, samples: SampleFeatures) -> list[ChosenMetric]:
         """Return the metrics that have enough real images, and labels if they need them."""
         has_labels = samples.requested_labels_B is not None
         return [m for m in self.metrics if self._num_compared(m) and (has_labels or Needs.LABELS not in m.kind.needs)]
-
-    def report_failure(self, name: str, error: Exception) -> None:
-        """Say once why a metric, or the score of a mixture, has no value."""
-        text = f"warning: score: {name} has no value: {describe_error(error)}"
-        if text not in self._failures:
-            self._failures.add(text)
-            self.log(text)
 
     def _intervals(self, fakes: SampleFeatures, values: dict[str, float]) -> dict[str, tuple[float, float]]:
         """Return the intervals of these values by name; a metric may have none."""

@@ -15,12 +15,14 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core import registry
-from paragan.core.errors import ConfigError, DataError, ParaganError
+from paragan.core.collective import describe_error
+from paragan.core.errors import ConfigError, DataError
 from paragan.core.metric import Direction, Metric, Needs, SampleFeatures
 from paragan.core.process_environment import num_cores
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.base.whole_images import decode_whole, whole_image
 from paragan.evaluation.chosen_metrics import ChosenMetric
+from paragan.evaluation.interval import number_of
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.loading.order import Order
 from paragan.metrics import fd
@@ -218,9 +220,9 @@ def _value(name: str, generated: ImageSet, real: ImageSet) -> float | str:
         return f"needs {metric.kind.min_images} images of each side"
     try:
         empty = metric.kind.from_reference(real.features.rows(0, num_real))
-        return empty.update(generated.features.rows(0, num_generated)).compute()
-    except ParaganError as error:
-        return str(error)
+        return number_of(empty.update(generated.features.rows(0, num_generated)).compute())
+    except Exception as error:  # of any kind: a metric may be a user's
+        return describe_error(error)
 
 
 def check_metric(name: str) -> None:

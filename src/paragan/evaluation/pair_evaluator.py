@@ -2,14 +2,14 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from torch import Tensor
 
-from paragan.core.collective import describe_error
+from paragan.core.errors import ParaganError
 from paragan.core.metric import Metric, Needs, SamplePairs
 from paragan.core.source import Source
 from paragan.core.types import Rows
@@ -18,7 +18,7 @@ from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.evaluation.generated_features import require_finite
 from paragan.evaluation.interval import half_sample_interval, number_of
 from paragan.evaluation.options import EvaluationOptions
-from paragan.evaluation.score import Score
+from paragan.evaluation.score import FailureLog, Score
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, generate_images, sampling_network
@@ -38,10 +38,16 @@ class TargetEvaluator(ABC):
     log: Callable[[str], None] = lambda line: None
 
     def __post_init__(self) -> None:
-        self._failures: set[str] = set()  # as reported
+        self._failures = FailureLog(self.log)
         self.num_samples = min(self.options.num_images, len(self.held_out))
-        metrics = choose_metrics(self.options.metrics, self.available)
-        self.empty = [metric.kind.from_reference(None, metric.options) for metric in metrics]
+        self.empty: list[Metric] = []
+        for metric in choose_metrics(self.options.metrics, self.available):
+            try:
+                self.empty.append(metric.kind.from_reference(None, metric.options))
+            except ParaganError:  # of its settings, before anything is written
+                raise
+            except Exception as error:  # of any kind: a metric may be a user's
+                self._failures.add(metric.kind.name, error)
 
     @property
     @abstractmethod
@@ -85,34 +91,24 @@ class TargetEvaluator(ABC):
                 except Exception as error:  # of any kind: a metric may be a user's
                     errors.setdefault(metric.name, error)
         values: dict[str, float] = {}
-        intervals = {}
         for name in [name for name in by_block if name not in errors]:
             try:
                 values[name] = number_of(_merged(by_block[name]).compute())
             except Exception as error:
                 errors[name] = error
-                continue
-            ends = _interval(values[name], by_block[name], self.options.resamples)
-            if ends is not None:
-                intervals[name] = ends
-        self._report(errors)
+        resamples = self.options.resamples
+        intervals = {name: _interval(value, by_block[name], resamples) for name, value in values.items()}
+        for name, failure in errors.items():
+            self._failures.add(name, failure)
         return Score(
             metrics=values,
             num_images=count,
             protocol=self.protocol,
             real={},
             directions={metric.name: metric.direction for metric in self.empty},
-            intervals=intervals,
+            intervals={name: ends for name, ends in intervals.items() if ends is not None},
             seconds=time.monotonic() - began,
         )
-
-    def _report(self, errors: Mapping[str, Exception]) -> None:
-        """Say once why metrics have no value."""
-        for name, error in errors.items():
-            text = f"warning: score: {name} has no value: {describe_error(error)}"
-            if text not in self._failures:
-                self._failures.add(text)
-                self.log(text)
 
 
 class PairEvaluator(TargetEvaluator):
@@ -137,10 +133,7 @@ class PairEvaluator(TargetEvaluator):
         return self._translated(translate)
 
     def score(self, translate: Translate) -> Score:
-        """Compare the translated conditions with their targets.
-
-        Raises `DivergedError` if they are not finite.
-        """
+        """Compare the translated conditions with their targets; `DivergedError` if they are not finite."""
         return self.compare(self._translated(translate))
 
     def _translated(self, translate: Translate) -> Iterator[SamplePairs]:

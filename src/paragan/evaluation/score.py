@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from paragan.core.collective import describe_error
 from paragan.core.metric import Direction
+
+
+@dataclass(frozen=True)
+class FailureLog:
+    """Lines about metrics without a value; each reason is said once, and the run goes on."""
+
+    log: Callable[[str], None]
+    _said: set[str] = field(default_factory=set, init=False)
+
+    def add(self, name: str, error: Exception) -> None:
+        """Say why a metric, or the score of a mixture, has no value."""
+        text = f"warning: score: {name} has no value: {describe_error(error)}"
+        if text not in self._said:
+            self._said.add(text)
+            self.log(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,10 +77,10 @@ class VarianceRatio(RunningMetric):
 
     @property
     def ratios(self) -> Tensor:
-        """Ratio of each class whose real images differ, among those with two images here; 0 if there is none."""
+        """Ratio of each class whose real images differ, among those with two here; `ConfigError` without one."""
         varied = (self.real_K > 0) & (self.generated.count_K > 1)
         if not varied.any():
-            return torch.zeros(1, dtype=torch.float64)
+            raise ConfigError("variance within classes: no class has two images; raise evaluation.num_images")
         return self.generated.variance_K[varied] / self.real_K[varied]
 
 

@@ -244,6 +244,19 @@ def test_mistake_is_one_line(tmp_path, arguments, message):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("method", ["from_reference", "update", "merge", "compute"])
+def test_a_metric_of_a_user_that_fails_anywhere_is_said_once_and_the_others_have_values(tmp_path, capsys, method):
+    file = tmp_path / "broken.py"
+    decorator = "    @classmethod\n" if method == "from_reference" else ""
+    file.write_text(
+        "from paragan.metrics.l1 import Metric as Base\n\n\nclass Metric(Base):\n    name = 'broken'\n\n"
+        f"{decorator}    def {method}(self, *arguments):\n        raise LookupError('no table')\n"
+    )
+    run = trainer(tmp_path / "run", held_out=held_out(), settings=metrics(str(file), "psnr")).run()
+    assert capsys.readouterr().err.count("warning: score: broken has no value: no table") == 1
+    assert [name for name, value in run.score.items() if isinstance(value, float)] == ["psnr"]
+
+
 def test_metric_of_pairs_needs_inputs_of_g(tmp_path):
     points = {"row": torch.randn(20, 2)}
     made = pg.Trainer(

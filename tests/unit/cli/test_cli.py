@@ -163,7 +163,9 @@ def test_full_disk_is_one_line():
     assert (ended.returncode, ended.stderr) == (2, "output: No space left on device\n")
 
 
-@pytest.mark.parametrize("words", [["own"], ["own", "data.path=nowhere"], ["superres", "data.path=nowhere"]])
+@pytest.mark.parametrize(
+    "words", [["own"], *([recipe, "data.path=nowhere"] for recipe in ("own", "superres", "vocoder", "codec"))]
+)
 def test_train_without_its_folder_of_data_says_so_before_torch_is_imported(words, tmp_path):
     run = f"code = main({['train', *words]!r})"
     code = f"import sys; from paragan.cli.main import main; {run}; print('torch' in sys.modules, code)"

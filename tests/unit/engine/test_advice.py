@@ -155,11 +155,36 @@ def test_advise_few_images_without_augmentation_is_reported():
 
 
 def test_advise_pairs_never_suggests_augmentation():
-    (few,) = advise([], 400, USUAL, has_pairs=True)
-    assert few["name"] == "few_images" and "diffaugment" not in few["try"] and "data.load_size" in few["try"]
+    (few,) = advise([], 400, USUAL, can_augment=False)
+    assert few["name"] == "few_images" and "diffaugment" not in few["try"]
     history = [{"d/overfitting": 0.9, "d/accuracy_train": 0.95, "d/accuracy_held_out": 0.2} for _ in range(2)]
-    (overfits,) = advise(history, 5000, USUAL, has_pairs=True)
+    (overfits,) = advise(history, 5000, USUAL, can_augment=False)
     assert overfits["name"] == "d_overfits" and "diffaugment" not in overfits["try"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "words", "names_flip"),
+    [
+        ("colourise", ("data.path=x",), False),
+        ("colourise", ("data.path=x", "data.flip=false"), True),
+        ("pix2pix-facades", ("data.path=x", "data.flip=true"), False),
+        ("digits", (), False),  # its data have no such setting
+    ],
+)
+def test_advise_few_pairs_names_no_setting_that_is_on_or_that_the_data_lack(recipe, words, names_flip):
+    (few,) = advise([], 400, settings(*words, recipe=recipe), can_augment=False)
+    assert ("data.flip" in few["try"]) is names_flip and "load_size" not in few["try"]
+
+
+@pytest.mark.parametrize(("loss", "term"), [("hinge", "r1"), ("wasserstein", "gradient_penalty"), ("hinge", "r2")])
+def test_advise_a_term_from_python_is_not_added_again(loss, term):
+    passed = {"name": "from_memory", "term": term, "side": "d", "settings": "weight=10"}
+    of = {"loss.name": loss, "g.optimizer.lr": 2e-4} | {f"penalties.0.{key}": value for key, value in passed.items()}
+    for sign in (looks(d_saturation=[0.91, 0.97]), looks(diversity=[0.9, 0.1, 0.1, 0.1])):
+        for advice in advise(sign, MANY, of):
+            assert not [key for key in advice["changes"] if key.startswith("penalties")]
+    bare = {key: value for key, value in of.items() if not key.startswith("penalties")}
+    assert advise(looks(d_saturation=[0.91, 0.97]), MANY, bare)[0]["changes"].keys() == {"penalties.0"}
 
 
 def test_advise_missing_and_infinite_values_are_skipped():

@@ -11,6 +11,7 @@ from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
+from paragan.evaluation import folder_scores
 
 SPREAD = '''"""Mean distance of generated features to their mean; half of it above a limit."""
 
@@ -218,3 +219,15 @@ def test_metrics_that_are_named_are_the_only_ones(tmp_path, quick_judge):
     score = trainer.compute_score()
     assert (list(score.metrics), score.decisive) == (["coverage", "fd[judge]"], "coverage")
     assert list(score.real) == ["coverage", "fd[judge]"]
+
+
+@pytest.mark.parametrize("body", ["raise KeyError('x')", "return None", "return float('nan')", "return 'good'"])
+def test_a_metric_of_a_user_that_fails_takes_no_other_value_down(tmp_path, body):
+    metric = tmp_path / "broken.py"
+    metric.write_text(
+        "from paragan.metrics.kid import Metric as Base\n\n\n"
+        f"class Metric(Base):\n    name = 'broken'\n\n    def compute(self):\n        {body}\n"
+    )
+    generated, real = (folder_scores._image_set(name, torch.randn(40, 4), {}) for name in ("generated", "real"))
+    values = folder_scores.compare(generated, real, [str(metric), "fd"])
+    assert isinstance(values[str(metric)], str) and isinstance(values["fd"], float)

@@ -61,10 +61,14 @@ def test_class_variance_leaves_out_classes_of_a_single_image(labels):
         assert metric.Metric.from_reference(real).update(fake).compute() == pytest.approx(expected, rel=1e-10)
 
 
-def test_class_variance_of_single_images_alone_is_zero():
+@pytest.mark.parametrize("labels", [[0, 1], [], [7, 7], [0, 7, 7]])
+@pytest.mark.parametrize("module", [class_variance_min, class_variance_mean])
+def test_class_variance_without_two_images_of_a_class_is_none_and_not_a_collapse(module, labels):
     real = SampleFeatures(features_BF=normal(300), logits_BK=None, requested_labels_B=torch.arange(300) % 3)
-    fake = SampleFeatures(features_BF=normal(2), logits_BK=None, requested_labels_B=torch.tensor([0, 1]))
-    assert class_variance_min.Metric.from_reference(real).update(fake).compute() == 0
+    label_N = torch.tensor(labels, dtype=torch.int64)
+    fake = SampleFeatures(features_BF=normal(len(labels)), logits_BK=None, requested_labels_B=label_N)
+    with pytest.raises(ConfigError, match="no class has two images"):
+        module.Metric.from_reference(real).update(fake).compute()
 
 
 @pytest.mark.parametrize("labels", [[0] * 10 + [1] * 10, [0] * 10 + [1] * 10 + [2], [0] * 10 + [3] * 10 + [1]])

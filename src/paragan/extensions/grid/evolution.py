@@ -52,9 +52,8 @@ class Generations(Scheme):
 class Evolution(TrainingLoop):
     """Training loop of a population.
 
-    gan, batches: of the first cell in this process; all cells share its clock. scheme:
-    `Generations` of the population. factory: makes and scores mixtures. ensemble: of the whole
-    grid, once it is trained.
+    gan, batches: of the first cell in this process; all cells share its clock. scheme: `Generations` of the population.
+    factory: makes and scores mixtures. ensemble: of the whole grid, once it is trained.
     """
 
     population: Population
@@ -84,8 +83,11 @@ class Evolution(TrainingLoop):
         """Train the judge before the first generation, which a stop during its training must not interrupt."""
         yield from super()._begin()
         if self.factory.are_scored and self.factory.judge is not None and not self.is_finished:
-            with suppress(StopRequested), phase(Phase.EVALUATION):
-                self.factory.judge()
+            try:
+                with suppress(StopRequested), phase(Phase.EVALUATION):
+                    self.factory.judge()
+            except Exception as error:  # of an extractor that is a user's: no score ends a run
+                self.factory.failures.add("the judge", error)
 
     def describe(self) -> dict[str, Any]:
         grid = {

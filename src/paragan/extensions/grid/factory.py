@@ -18,7 +18,7 @@ from paragan.core.capabilities import GRID, Capability, Need, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.core.types import Batch, Rows, Side
-from paragan.evaluation.score import Score
+from paragan.evaluation.score import FailureLog, Score
 from paragan.extensions.grid.cell import Cell, RandomOpponent
 from paragan.extensions.grid.data_shares import DataShares, with_classes
 from paragan.extensions.grid.executors.choice import select_executor
@@ -45,8 +45,7 @@ class GridFactory:
     device: None: chosen as for any run. stop: as in `ExtractorContext`. Raises `ConfigError` for
     settings that a grid does not support.
 
-    generator: network for samples and scores. losses: of all cells, drawn ones first. judge: scores
-    mixtures; None: no scores.
+    generator: network for samples and scores. losses: of all cells, drawn ones first. judge: of mixtures, or None.
     """
 
     def __init__(
@@ -69,6 +68,7 @@ class GridFactory:
         self.factories = {side: build.network_factory(config, side, data, device) for side in Side}
         context = evaluation.extractor_context(data, folder, log, device, must_save=must_keep, stop=stop)
         self.judge = evaluation.evaluator(config, context)
+        self.failures = FailureLog(log)  # of the judge
         self.generator = EvalNetwork(self.factories[Side.G]())
         self.prior = build.prior(config, data, device, {Side.G: self.generator.net})
         self.losses = [build.adversarial(chosen) for chosen in grid_losses(config)]
@@ -118,7 +118,10 @@ class GridFactory:
         eval_networks = {side: EvalNetwork(self.factories[side](), cells[0].players[side].calling) for side in Side}
         scorer = None
         if self.judge is not None:
-            scorer = MixtureScorer(self.generator, self.judge, self.prior, self.options.mixture.num_images)
+            count = self.options.mixture.num_images
+            scorer = MixtureScorer(
+                network=self.generator, judge=self.judge, prior=self.prior, num_images=count, failures=self.failures
+            )
         return Population(
             seed=self.config.seed,
             options=self.options,

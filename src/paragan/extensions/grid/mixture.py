@@ -1,8 +1,7 @@
 """Mixtures of a neighbourhood's generators, with weights evolved by one (1+1)-ES per cell.
 
-The weights make one step per generation. The images of each generator are computed once; a mixture
-takes some rows of each. Two mixtures are thus compared on the same images, and scoring a mixture
-runs no network.
+The weights make one step per generation. The images of each generator are computed once; a mixture takes some rows of
+each. Two mixtures are thus compared on the same images, and scoring a mixture runs no network.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +13,12 @@ import torch
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError
+from paragan.core.interrupt import StopRequested
 from paragan.core.metric import SampleFeatures
 from paragan.core.phases import beat
 from paragan.core.types import Rows
 from paragan.evaluation.evaluator import Evaluator
+from paragan.evaluation.score import FailureLog
 from paragan.extensions.grid.genome import EvalNetwork, Genome
 from paragan.game.prior import Prior
 from paragan.game.sampling import generate_images
@@ -31,25 +32,25 @@ _PATIENCE = 3  # rounds without an improvement
 class Ensemble(NamedTuple):
     """Greedy ensemble of generators.
 
-    counts: number of times that each generator is a member, by its number. distance: from the real
-    images, by the metric that scores mixtures.
+    counts: times that each generator is a member, by its number. distance: from real images, by the metric of mixtures.
     """
 
     counts: dict[int, int]
     distance: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MixtureScorer:
     """Scorer of mixtures by the Frechet distance of their images to the training images.
 
-    network: into which generators are loaded. num_images: of each generator.
+    network: into which generators are loaded. num_images: of each generator. failures: of the extractor.
     """
 
     network: EvalNetwork
     judge: Callable[[], Evaluator]
     prior: Prior
     num_images: int
+    failures: FailureLog
 
     def features(self, genome: Genome, generation: int) -> SampleFeatures | None:
         """Return features of a generator's images; all generators use the same latents.
@@ -59,11 +60,12 @@ class MixtureScorer:
         beat()
         z, y = self.prior.draw("mixture", Rows(step=generation, first=0, count=self.num_images, total=self.num_images))
         images = generate_images(self.network.load(genome, average=True), z, y)
-        judge = self.judge()
         try:
-            return judge.extractor.compute(images)
+            return self.judge().extractor.compute(images)
+        except StopRequested:
+            raise
         except Exception as error:
-            judge.report_failure("the mixture", error)
+            self.failures.add("the mixture", error)
             return None
 
     def distance(self, features: SampleFeatures) -> float:
@@ -74,7 +76,7 @@ class MixtureScorer:
         try:
             return self._empty_metric.update(features).compute()
         except ConfigError as error:  # such as equal features of all real images
-            self.judge().report_failure("the mixture", error)
+            self.failures.add("the mixture", error)
             return float("inf")
 
     @cached_property
