@@ -67,10 +67,9 @@ def project(
     with in_mode(sampler.net, training=False), torch.no_grad():
         x_KCHW = _images(sampler, z_KZ, y_K).cpu()
     errors_K = (x_KCHW - target_CHW).square().mean((1, 2, 3))
-    number = int(errors_K.argmin())
-    best = slice(number, number + 1)
+    best = errors_K.argmin(0, keepdim=True)
     y_1 = None if y_K is None else y_K[best].cpu()
-    return Projection(z_KZ[best].detach().cpu(), y_1, x_KCHW[best], float(errors_K[number]))
+    return Projection(z_KZ[best].detach().cpu(), y_1, x_KCHW[best], float(errors_K[best]))
 
 
 def _refine(

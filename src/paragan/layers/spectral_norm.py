@@ -36,8 +36,8 @@ WARM_UP = 15  # iterations before the first use: later ones only follow a weight
 def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
     """Divide the tensor `name` of a module by its largest singular value; return the module.
 
-    Works for Linear, Conv, Embedding and transposed convolutions; the tensor is read as a matrix of (outputs, all the
-    rest). The raw tensor stays trainable as `parametrizations.<name>.original`; u and v are in the state dict.
+    For Linear, Conv, Embedding and transposed convolutions: the tensor is read as a matrix of (outputs, all the rest), a
+    vector as one column. It stays trainable as `parametrizations.<name>.original`; u and v are in the state dict.
     """
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
     norm = SpectralNorm(getattr(module, name), dim=1 if transposed else 0)
@@ -101,7 +101,7 @@ class SpectralNorm(UpdateOnce):
         return u, v
 
     def _matrix(self, weight: Tensor) -> Tensor:
-        return (weight.transpose(0, self.dim) if self.dim else weight).flatten(1)
+        return (weight.transpose(0, self.dim) if self.dim else weight).reshape(weight.shape[self.dim], -1)
 
 
 def _sigma(u: Tensor, weighted_v: Tensor) -> Tensor:

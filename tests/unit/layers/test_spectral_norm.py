@@ -179,6 +179,33 @@ def test_alone_it_follows_the_weight_as_torchs_does(norm):
     assert norms == pytest.approx([1, 1], abs=0.05)
 
 
+LAYERS = {
+    "prelu": (lambda: nn.PReLU(4), "weight", [(2, 4)]),
+    "layer norm": (lambda: nn.LayerNorm(4), "weight", [(2, 4)]),
+    "bilinear": (lambda: nn.Bilinear(3, 4, 5), "weight", [(2, 3), (2, 4)]),
+    "attention": (lambda: nn.MultiheadAttention(8, 2), "in_proj_weight", [(3, 2, 8)] * 3),
+    "recurrent": (lambda: nn.GRUCell(4, 5), "weight_ih", [(2, 4)]),
+    "grouped": (lambda: nn.ConvTranspose2d(4, 6, 3, groups=2), "weight", [(2, 4, 5, 5)]),
+}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_alone_it_is_torchs_for_every_kind_of_layer(kind):
+    """Vectors, too: their norm is the largest singular value of one column."""
+    make, name, shapes = LAYERS[kind]
+    torch.manual_seed(0)
+    plain = make().double()
+    inputs = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    weights = []
+    for norm in (spectral_norm, nn.utils.parametrizations.spectral_norm):
+        module = norm(copy.deepcopy(plain), name)
+        for _ in range(300):
+            module(*inputs)
+        weights.append(getattr(module, name).detach())
+    torch.testing.assert_close(*weights, rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(weights[0], getattr(plain, name))
+
+
 def test_complex_weights_have_the_norm_one():
     layer = spectral_norm(torch.nn.Linear(6, 8, dtype=torch.complex64))
     for _ in range(50):
