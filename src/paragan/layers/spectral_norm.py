@@ -36,7 +36,7 @@ WARM_UP = 15  # iterations before the first use: later ones only follow a weight
 def spectral_norm(module: nn.Module, name: str = "weight") -> nn.Module:
     """Divide the tensor `name` of a module by its largest singular value; return the module.
 
-    For Linear, Conv, Embedding and transposed convolutions: the tensor is read as a matrix of (outputs, all the rest), a
+    For Linear, Conv, Embedding and transposed convolutions: the tensor is read as a matrix of (outputs, the rest), a
     vector as one column. It stays trainable as `parametrizations.<name>.original`; u and v are in the state dict.
     """
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
