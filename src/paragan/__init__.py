@@ -230,14 +230,7 @@ def _names_of_files() -> dict[str, tuple[str, str, str]]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used; classes of options check their numbers from then on."""
-    value = _import(name)
-    if name.endswith(("Options", "WeightSchedule")):
-        value = import_module("paragan.api.checked_options").checked(value, name)
-    return value
-
-
-def _import(name: str) -> object:
+    """Import a public name when it is first used."""
     if name in _HOMES:
         module, original = _HOMES[name]
         return import_module(f"paragan.{original}") if module == "paragan" else getattr(import_module(module), original)

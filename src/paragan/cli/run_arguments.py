@@ -120,8 +120,9 @@ def _unknown_option(words: Sequence[str], position: int, context: typer.Context)
     from paragan.config.hints import setting_hint
 
     option, is_assigned, value = words[position].partition("=")
-    following = [word for word in words[position + 1 : position + 2] if not word.startswith("--")]
-    value = value if is_assigned else "".join(following)
+    following = words[position + 1] if position + 1 < len(words) else ""
+    if not is_assigned and not following.startswith("--"):
+        value = following
     key = option.lstrip("-")
     options = [name for parameter in context.command.params for name in parameter.opts if name.startswith("--")]
     if (meant := registry.closest_name(option, options, min_similarity=0.8)) is not None:

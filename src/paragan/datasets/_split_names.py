@@ -107,8 +107,9 @@ def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
         stem, suffix = os.path.splitext(path)
         if suffix and (match := _LAST_WORD.search(stem)):
             kinds[stem[: match.start()]].add(match[1])
-    most_common = Counter(map(frozenset, kinds.values())).most_common(1)
-    words, count = most_common[0] if most_common else (frozenset[bytes](), 0)
+    if not kinds:
+        return ()
+    words, count = Counter(map(frozenset, kinds.values())).most_common(1)[0]
     if count < max(_MIN_SETS, 0.9 * len(kinds)) or not 1 < len(words) <= _MAX_KINDS:
         return ()
     listed = ", ".join(repr(os.fsdecode(word)) for word in sorted(words))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.layout import local_shard
+from paragan.core.layout import Layout, local_shard
 from paragan.core.types import Clock
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
@@ -35,8 +35,9 @@ class ConsistencyCheck:
 
         Skipped while ranks differ by design (between two averagings of `local_sgd`).
         """
-        is_early = self._last is not None and clock.step < self._last + self.steps
-        if self.world.size == 1 or not self.steps or is_early or not all(p.is_synchronized for p in players.values()):
+        if self.world.size == 1 or not self.steps or not all(player.is_synchronized for player in players.values()):
+            return
+        if self._last is not None and clock.step < self._last + self.steps:
             return
         self._last = clock.step
         whole_sums, shard_sums = _sums(clock, players)
@@ -100,7 +101,12 @@ def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[
         place = f" (piece at {box.offset} of several)" if is_shard else ""
         yield f"{prefix}{name}{place}", local_shard(value.detach()), is_shard
     # norms of torch in D count batches of G's turns, too, which follow an averaging of local SGD
-    for name, buffer in () if strategy.exemption else net.named_buffers():
+    if not strategy.exemption:
+        yield from _named_buffers(prefix, net, layout)
+
+
+def _named_buffers(prefix: str, net: nn.Module, layout: Layout) -> Iterator[tuple[str, Tensor, bool]]:
+    for name, buffer in net.named_buffers():
         if not buffer.is_meta:
             is_shard = name in layout and layout[name].stage is not None
             place = " (of a stage of several)" if is_shard else ""

@@ -24,10 +24,12 @@ def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Except
         if not x.is_complex() and any(text in reason for text in _NO_ROW):
             size = _num_rows(net, inputs, error)
             value = int(x.max()) if x.min() >= 0 else int(x.min())
+            if not size:  # of `one_hot`, or an index of the network's
+                return f"data: {name} is {value} ({reason}); number classes from 0"
             if value < 0 or value >= size:
-                classes = f", and {type(net).__name__} has an embedding of {size} classes, 0 to {size - 1}" * bool(size)
-                more = f", or make it torch.nn.Embedding({value + 1}, …)" * (0 < size <= value)
-                return f"data: {name} is {value}{classes} ({reason}); number classes from 0{more}"
+                classes = f"{type(net).__name__} has an embedding of {size} classes, 0 to {size - 1}"
+                larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
+                return f"data: {name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
     return ""
 
 

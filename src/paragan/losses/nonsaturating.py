@@ -5,10 +5,13 @@ softplus(-logit).
 """
 
 from dataclasses import dataclass
+from math import isfinite
+from numbers import Real
 
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.errors import ConfigError
 from paragan.core.option_types import Positive
 from paragan.core.protocols import Loss
 
@@ -35,7 +38,9 @@ def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
 
 
 def loss(options: Options) -> Loss:
-    """Return both losses, D's weighted."""
+    """Return both losses, D's weighted. Raises `ConfigError` for a weight that is no number."""
+    if not (isinstance(options.d_weight, Real) and isfinite(options.d_weight)):
+        raise ConfigError(f"loss nonsaturating has d_weight={options.d_weight!r}; pass a finite number")
     if options.d_weight == 1:
         return Loss(d_loss, g_loss)
     return Loss(lambda real_B, fake_B: options.d_weight * d_loss(real_B, fake_B), g_loss)

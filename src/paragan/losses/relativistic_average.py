@@ -12,6 +12,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor
 
+from paragan.core.errors import ConfigError
 from paragan.core.protocols import Loss
 
 
@@ -62,6 +63,8 @@ def g_loss(
 
 
 def loss(options: Options) -> Loss:
-    """Return both losses with this function of the relative logit."""
+    """Return both losses with this function of the relative logit. Raises `ConfigError` for another name."""
+    if options.kind not in _PRICES:
+        raise ConfigError(f"loss relativistic_average has kind={options.kind!r}; pass one of {', '.join(_PRICES)}")
     price = _PRICES[options.kind]
     return Loss(partial(d_loss, price=price), partial(g_loss, price=price), g_needs_real=True, compares=True)
