@@ -162,9 +162,9 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
     field = section.fields[key]
     node = entries_of(section.node)[key]
     path = dotted(section.path, key)
-    is_list_of_values = field.inner is None and field.is_list and get_args(field.hint)[-1] is Ellipsis
-    if is_list_of_values and isinstance(node.value, list):  # `freeze: [embed, 3]`: the item
-        return Problem(node.place, f"{path}.{rest[0]}", _must_be(get_args(field.hint)[0], node.value[int(rest[0])]))
+    if field.inner is None and field.is_list and isinstance(node.value, list) and get_args(field.hint)[-1] is Ellipsis:
+        item = node.value[int(rest[0])]  # of `freeze: [embed, 3]`
+        return Problem(node.place, f"{path}.{rest[0]}", _must_be(get_args(field.hint)[0], item))
     is_no_map = field.is_map and not isinstance(node.value, dict)  # `players: 3`
     if field.inner is None or field.is_value_or_map or is_no_map:  # `lr: abc`, `weight: x`
         if (instead := replacement_of(f"{path}={node.value}")) is not None:
@@ -172,8 +172,8 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         return Problem(node.place, path, _must_be(field.hint, node) + _instead_of_null(field, node))
     if isinstance(node.value, list) or not field.is_list:  # `loss: 3`, `penalties: [3]`
         return None
-    text = f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}"  # `penalties: 3`
-    return Problem(node.place, path, text)
+    # `penalties: 3`
+    return Problem(node.place, path, f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}")
 
 
 def _instead_of_null(field: Field, node: Node) -> str:

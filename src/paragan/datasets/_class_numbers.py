@@ -6,7 +6,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,10 +91,11 @@ def _parse(labels: Sequence[object]) -> Sequence[object]:
         has_fractions = not all(text.strip().isdecimal() for text in texts)  # 007 is a name
         if has_fractions and all(_NUMBER.fullmatch(text) for text in texts):
             labels = [float(text) for text in texts]
-    return [
-        int(label) if isinstance(label, int | float) and label % 1 == 0 and abs(label) < _MAX_LABEL else label
-        for label in labels
-    ]
+    return [int(label) if _is_whole(label) else label for label in labels]
+
+
+def _is_whole(label: object) -> TypeGuard[int | float]:
+    return isinstance(label, int | float) and label % 1 == 0 and abs(label) < _MAX_LABEL
 
 
 @contextmanager

@@ -122,9 +122,13 @@ def read_history(record: Path, step: int) -> list[Moment]:
     kinds = ("telemetry", "score", "advice")
     with suppress(FileNotFoundError):
         lines = read_json_lines(record)
-        numbered = (line for line in lines if line.get("kind") in kinds and isinstance(line.get("step"), int | float))
-        return [line for line in numbered if line["step"] <= step]
+        return [line for line in lines if line.get("kind") in kinds and _step_of(line) <= step]
     return []
+
+
+def _step_of(line: Moment) -> float:
+    step = line.get("step")
+    return step if isinstance(step, int | float) else float("inf")
 
 
 _TIMED = ("step", "generation", "samples", "telemetry", "score", "checkpoint")

@@ -85,6 +85,8 @@ def _takes(forward: Any, count: int) -> bool:
     """Return whether `forward` takes `count` positional arguments; True if unknown."""
     try:
         inspect.signature(forward).bind(*[None] * count)
-    except (TypeError, ValueError) as error:  # the latter: unknown
-        return isinstance(error, ValueError)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
     return True

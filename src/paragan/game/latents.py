@@ -1,6 +1,7 @@
 """Latents for sampling a generator: any number, truncated, or on a closed path."""
 
 from collections.abc import Iterator
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -42,8 +43,10 @@ def truncated(z_BZ: Tensor, threshold: float | None) -> Tensor:
     """
     if threshold is None:
         return z_BZ
-    if not 0 < threshold <= 1:
-        raise ConfigError(f"truncation must be above 0 and at most 1, not {threshold}; leave it out for no truncation")
+    if not (isinstance(threshold, Real) and 0 < threshold <= 1):
+        raise ConfigError(
+            f"truncation must be above 0 and at most 1, not {threshold!r}; leave it out for no truncation"
+        )
     below = torch.special.ndtr(torch.tensor(-threshold, dtype=torch.float64))
     quantile = below + torch.special.ndtr(z_BZ.cpu().double()) * (1 - 2 * below)
     result: Tensor = torch.special.ndtri(quantile).clamp(-threshold, threshold)

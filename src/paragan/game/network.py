@@ -62,8 +62,7 @@ class CalledNetwork:
         if not inputs:
             return self._run()  # whose error names the argument that is missing
         if self.calling.channels_last:
-            nhwc = torch.channels_last
-            inputs = tuple(x if x is None or x.dim() != 4 else x.contiguous(memory_format=nhwc) for x in inputs)
+            inputs = tuple(_channels_last(x) for x in inputs)
         first = next(x for x in inputs if x is not None)
         draws = bool(self._row_drawing)
         with with_keys(self._row_drawing, keys_of_call(len(first), first.device)) if draws else nullcontext():
@@ -84,3 +83,7 @@ class CalledNetwork:
         finally:
             for parameter in trainable:
                 parameter.requires_grad_(True)
+
+
+def _channels_last(x: Tensor | None) -> Tensor | None:
+    return x.contiguous(memory_format=torch.channels_last) if x is not None and x.dim() == 4 else x

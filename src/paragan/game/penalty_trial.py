@@ -9,6 +9,7 @@ from torch import nn
 
 from paragan.core import rng
 from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.protocols import Penalty
 from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -46,9 +47,7 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ext
             trial = replace(plain_game, augment=augment)
             what = f"model: an update of {side.value.upper()}{images}"
             if penalty is not None:
-                alone = (refusing_constants(penalty),)
-                changes = {"extra_penalties": {side: alone}} if side.is_extra else {f"{side.value}_penalties": alone}
-                trial = replace(trial, **changes)
+                trial = _with_penalty(trial, side, refusing_constants(penalty))
                 what = f"penalty {penalty.name}"
             with reraise_as_config_error(what, hint):
                 turn = trial.turn(side, real)
@@ -58,6 +57,15 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ext
                 if generator_states(game.prior.device) != before:
                     drawing.add(side)
     return drawing
+
+
+def _with_penalty(game: GAN, side: Side, penalty: Penalty) -> GAN:
+    """Return a game in which a player has this penalty alone."""
+    if side.is_extra:
+        return replace(game, extra_penalties={side: (penalty,)})
+    if side is Side.G:
+        return replace(game, g_penalties=(penalty,))
+    return replace(game, d_penalties=(penalty,))
 
 
 def generator_states(device: torch.device) -> dict[str, bytes]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.printable import join_some
@@ -56,7 +56,11 @@ def _spans(name: str, net: nn.Module) -> Iterator[_Span]:
     buffers = [(key, value, False) for key, value, is_saved in buffers_of(net) if value is not None and is_saved]
     for key, tensor, is_weight in weights + buffers:
         if tensor.layout is torch.strided and tensor.numel() and (start := tensor.data_ptr()):  # 0: without memory
-            # a view may have its elements between those of others
-            last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-            device, end = str(tensor.device), start + tensor.element_size() * (1 + last)
+            device, end = str(tensor.device), start + _num_bytes(tensor)
             yield _Span(device=device, start=start, end=end, net=name, tensor=key, is_weight=is_weight)
+
+
+def _num_bytes(tensor: Tensor) -> int:
+    """Return the bytes from a tensor's first element to its last, which a view may have between others."""
+    sizes_and_strides = zip(tensor.shape, tensor.stride(), strict=True)
+    return tensor.element_size() * (1 + sum((size - 1) * stride for size, stride in sizes_and_strides))

@@ -98,10 +98,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     # An average that was switched on after the save starts at the weights.
     if player.ema is not None:
         player.strategy.load(player.ema.net, average or exact)
-    replica, replicas = player.strategy.optimizer_replica(player.net)
-    ranks = {int(name[5:].partition("/")[0]) for name in saved if name.startswith("rank-")}
-    # that of this rank, if as many ranks saved one; else that of rank 0, for all
-    prefix = _optimizer_prefix(replica if ranks == set(range(1, replicas)) else 0)
+    replica = player.strategy.optimizer_replica(player.net)
+    prefix = _optimizer_prefix(_saved_replica(*replica, saved))
     _restore_optimizer(player, saved.under(prefix), exact)
     player.updates.copy_(saved["player/updates"])
     if player.scaler is not None and "player/scale" in saved:
@@ -140,6 +138,12 @@ def base_sha256(player: Player) -> str:
     tensors = player.net.state_dict()
     shapes = {name: tuple(tensors[name].shape) for name in player.base}
     return fingerprint(StoredTensors(shapes, lambda name, box: gather_full(tensors[name].detach())))
+
+
+def _saved_replica(replica: int, replicas: int, saved: StoredTensors) -> int:
+    """Return this rank's number if as many ranks saved an optimiser state; else 0, for all."""
+    ranks = {int(name[5:].partition("/")[0]) for name in saved if name.startswith("rank-")}
+    return replica if ranks == set(range(1, replicas)) else 0
 
 
 def check_same(saved: Mapping[str, Shape], local: Mapping[str, Shape], what: str) -> None:

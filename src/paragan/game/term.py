@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,9 +40,8 @@ class Term(Penalty):
         rows = context.feed.rows
         shape = tuple(values.shape) if isinstance(values, Tensor) else ()
         if not shape or shape[0] != len(context.outputs.images):
-            what = f"a tensor of {shape} for {rows.count} samples" if shape else "a mean over the batch"
-            what = what if isinstance(values, Tensor) else f"a {type(values).__name__}"
-            raise ConfigError(f"term {self.name} returned {what}; return one value per sample: keep the batch axis")
+            problem = f"term {self.name} returned {_description(values, rows.count)}"
+            raise ConfigError(f"{problem}; return one value per sample: keep the batch axis")
         return self.weight_at(rows) * mean_per_sample(values)
 
 
@@ -68,3 +68,10 @@ def refusing_constants(penalty: Penalty) -> Penalty:
         penalty, "__class__", type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
     )
     return penalty
+
+
+def _description(values: Any, count: int) -> str:
+    if not isinstance(values, Tensor):
+        return f"a {type(values).__name__}"
+    shape = tuple(values.shape)
+    return f"a tensor of {shape} for {count} samples" if shape else "a mean over the batch"

@@ -39,9 +39,10 @@ class SamplePage:
         truncation = _fraction(values, "truncation")
         z_BZ = self._sampler.latents(num, seed, truncation)
         if walk:
-            ends = z_BZ, self._sampler.latents(num, seed + 1, truncation)
-            z_BZ = slerp(*ends, walk)
-            z_BZ[:, self._sampler.num_free :] = ends[walk >= 0.5][:, self._sampler.num_free :]  # no third member
+            end_BZ = self._sampler.latents(num, seed + 1, truncation)
+            nearest_BZ = end_BZ if walk >= 0.5 else z_BZ
+            z_BZ = slerp(z_BZ, end_BZ, walk)
+            z_BZ[:, self._sampler.num_free :] = nearest_BZ[:, self._sampler.num_free :]  # no third member
         y_B = self._sampler.labels(num, [values["class"]] if "class" in values else None, seed, "class")
         images = self._sampler.generate(z_BZ, y_B, seed=seed, truncation=truncation)
         file = io.BytesIO()
