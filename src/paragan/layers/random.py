@@ -101,8 +101,7 @@ def preserved_state(*modules: nn.Module) -> Iterator[None]:
         (layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items() if buffer is not None
     ]
     values = [buffer.clone() for _, _, buffer in buffers]
-    weights = [weight for module in modules for weight in module.parameters()]
-    devices = {weight.device for weight in weights if weight.device.index is not None}
+    devices = {weight.device for module in modules for weight in module.parameters() if weight.device.index is not None}
     kind = next(iter(devices)).type if devices else "cpu"
     try:
         with rng.preserved_globally(), torch.random.fork_rng(list(devices), device_type=kind):

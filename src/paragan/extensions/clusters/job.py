@@ -57,8 +57,7 @@ class ClusterJob:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"--name: {self.name!r} is not a name on every cluster; use at most 41 of a-z, 0-9 and -, "
-                "beginning with a letter"
+                f"--name: {self.name!r} is not a name on every cluster; use a letter, then up to 40 of a-z, 0-9 and -"
             )
         for field, min_value in _MIN_VALUES.items():
             value = getattr(self, field)
