@@ -172,7 +172,6 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
         return Problem(node.place, path, _must_be(field.hint, node) + _instead_of_null(field, node))
     if isinstance(node.value, list) or not field.is_list:  # `loss: 3`, `penalties: [3]`
         return None
-    # `penalties: 3`
     return Problem(node.place, path, f"must be a list, not {shorten(node.plain())}{_instead_of_null(field, node)}")
 
 

@@ -7,6 +7,8 @@ to 1, on the great circle from that of `seed` to that of the next seed.
 import io
 import math
 
+from torch import Tensor
+
 from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
 from paragan.game.latents import slerp
@@ -39,15 +41,19 @@ class SamplePage:
         truncation = _fraction(values, "truncation")
         z_BZ = self._sampler.latents(num, seed, truncation)
         if walk:
-            end_BZ = self._sampler.latents(num, seed + 1, truncation)
-            nearest_BZ = end_BZ if walk >= 0.5 else z_BZ
-            z_BZ = slerp(z_BZ, end_BZ, walk)
-            z_BZ[:, self._sampler.num_free :] = nearest_BZ[:, self._sampler.num_free :]  # no third member
+            z_BZ = self._between(z_BZ, self._sampler.latents(num, seed + 1, truncation), walk)
         y_B = self._sampler.labels(num, [values["class"]] if "class" in values else None, seed, "class")
         images = self._sampler.generate(z_BZ, y_B, seed=seed, truncation=truncation)
         file = io.BytesIO()
         to_pil_image(make_sheet(images.tensor, math.ceil(math.sqrt(num)), _TILE_PX)).save(file, "PNG")
         return file.getvalue()
+
+    def _between(self, start_BZ: Tensor, end_BZ: Tensor, walk: float) -> Tensor:
+        """Return latents on the way; what names the member of a mixture is that of the nearer end, no third."""
+        z_BZ = slerp(start_BZ, end_BZ, walk)
+        nearer_BZ = end_BZ if walk >= 0.5 else start_BZ
+        z_BZ[:, self._sampler.num_free :] = nearer_BZ[:, self._sampler.num_free :]
+        return z_BZ
 
 
 def _number(values: dict[str, str], name: str, default: int, min_value: int, max_value: int) -> int:
