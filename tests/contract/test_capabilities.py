@@ -64,7 +64,7 @@ def test_capability_is_had_by_a_holder_and_refused_by_name_by_the_others(capabil
     for holder in refused:
         with pytest.raises(ConfigError) as caught:
             check_capabilities(holder, [need])
-        text = f"the toy needs {capability.value}, which {holder.name} does not have; use another"
+        text = f"the toy needs {capability.value}, which {holder.name} does not support; use another"
         assert str(caught.value).startswith(text) and holder.instead in str(caught.value)
 
 
@@ -107,7 +107,7 @@ OF_A_GRID = {  # setting: its name in the message
 @pytest.mark.parametrize("word", OF_A_GRID)
 def test_grid_refuses_a_setting_of_one_pair_by_name(word):
     read_recipe("digits", [word])
-    with pytest.raises(ConfigError, match=rf"{OF_A_GRID[word]} needs .* a grid does not have; .*\(grid=null\)"):
+    with pytest.raises(ConfigError, match=rf"{OF_A_GRID[word]} needs .* a grid does not support; .*\(grid=null\)"):
         read_recipe("digits", [word, "grid.shape=1x2"])
 
 

@@ -80,7 +80,7 @@ def test_verify_runs_the_scheme_that_it_equals():
 
 def test_grid_refuses_it(capsys):
     assert main(["train", "digits", *SMALL, "grid.shape=1x2", "--out", "run"]) == 2
-    assert "which scheme pauses does not have" in capsys.readouterr().err
+    assert "which scheme pauses does not support" in capsys.readouterr().err
 
 
 def test_updates_are_those_of_the_steps():

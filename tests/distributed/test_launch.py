@@ -133,7 +133,7 @@ def test_a_request_to_stop_saves_this_step_on_all_ranks(tmp_path, started, capfd
             process.send_signal(_STOPS[how])
         said, complaints = process.communicate(timeout=100)
         assert process.returncode == 85, said + complaints
-        assert complaints == "stopping after this step; again to abort\n"
+        assert complaints == "stopping after this step; press Ctrl-C again to abort\n"
         assert said.count("stopped by a signal; saved") == 1
     ended = json.loads((out / "exit.json").read_text())
     assert (ended["code"], newest(out)) == (85, f"step-{ended['step']:09d}")

@@ -40,12 +40,12 @@ def test_other_images_under_the_names_of_mnist_are_scored_by_the_judge(tmp_path,
     pg.train("dcgan-mnist", {**WORDS, "data.path": str(data)}, out=tmp_path / "run")
     text = capsys.readouterr().out
     assert text.count("the extractor mnist is right on") == 1
-    assert "it was trained on other images, and a classifier trained on your images is used" in text
+    assert "it was trained on other images; scores use a classifier trained on your images" in text
     assert all("fd[judge]" in x and "fd[mnist]" not in x for x in scores(tmp_path / "run"))
 
 
 @pytest.mark.skipif(not MNIST.is_dir(), reason="shared/data/mnist is not on this machine")
 def test_mnist_is_scored_by_its_extractor(tmp_path, capsys):
     pg.train("dcgan-mnist", {**WORDS, "data.path": str(MNIST)}, out=tmp_path / "run")
-    assert "trained on your images is used" not in capsys.readouterr().out
+    assert "scores use a classifier trained on your images" not in capsys.readouterr().out
     assert all("fd[mnist]" in x for x in scores(tmp_path / "run"))

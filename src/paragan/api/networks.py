@@ -81,7 +81,7 @@ class Networks:
         if self.num_classes not in (0, num_classes):
             raise ConfigError(
                 f"Estimator: {class_name(self.g)}.num_classes is {self.num_classes}, but the data has "
-                f"{num_classes} classes; set that, or 0"
+                f"{num_classes} classes; set it to {num_classes}, or to 0 for a G without labels"
             )
         return self.num_classes
 

@@ -47,7 +47,7 @@ def as_module(player: Any) -> nn.Module:
     check_plain_layers(f"Estimator: {class_name(net)}", net)
     if not any(weight.requires_grad for weight in net.parameters()):
         is_frozen = any(True for _ in net.parameters())
-        remedy = "all are frozen" if is_frozen else "assign networks to its attributes: self.net = …"
+        remedy = "all are frozen; unfreeze some" if is_frozen else "assign networks to its attributes: self.net = …"
         raise ConfigError(f"Estimator: {class_name(net)} has no weights to train; {remedy}")
     return set_train_mode(net.cpu())
 

@@ -163,7 +163,7 @@ class ScalingManager:
             trainer = session.trainer
             is_saved = trainer.saved_at == trainer.clock.step
             saved = "saved" if is_saved else f"not saved since step {trainer.saved_at}"
-            runs.end_session(session, PREEMPTED, f"left by the program; {saved}")
+            runs.end_session(session, PREEMPTED, f"the program ended early; {saved}")
             trainer.scheme.close()
         self._end = "is closed"
         self._exits.close()
@@ -279,7 +279,7 @@ def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, num_avail
     workers = f"{num_available}" if num_available == num_workers else f"{num_available} instead of {num_workers}"
     batch = now.train.batch
     rates = f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
-    scaling = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "as they were"
+    scaling = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "unchanged"
     batches = f"batches of {batch} images, {batch // num_available} each"
     return f"workers   found {workers}: {batches}; {rates} ({scaling})"
 

@@ -262,7 +262,7 @@ def _check_tensors(source: Source, held_out: Source | None) -> None:
     if held_out is not None and held_out.tensors != source.tensors:
         raise ConfigError(
             f"held_out: a held-out sample has {describe_tensors(held_out.tensors)}, a training sample "
-            f"{describe_tensors(source.tensors)}; pass equal tensors"
+            f"{describe_tensors(source.tensors)}; pass samples with equal names, shapes and types"
         )
 
 

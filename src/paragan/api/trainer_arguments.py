@@ -27,7 +27,7 @@ def several_discriminators(nets: Mapping[Any, nn.Module]) -> Discriminators:
         raise ConfigError("discriminators is empty; pass a torch.nn.Module, or several by name, such as {'mpd': net}")
     for name in nets:
         if not isinstance(name, str):
-            raise ConfigError(f"discriminators: the name {name!r} is no text; use one such as 'mpd'")
+            raise ConfigError(f"discriminators: the name {name!r} is not a string; use one such as 'mpd'")
     return Discriminators(**nets)
 
 

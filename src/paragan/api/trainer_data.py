@@ -62,8 +62,8 @@ def _of_loader(loader: DataLoader[Any], form: SampleForm, name: str) -> Source:
         source.use_processes(loader.num_workers, loader.worker_init_fn)
         used, unused = f"dataset, collate_fn and num_workers ({loader.num_workers})", "sampler"
     source.notices += (
-        f"{name}: of the DataLoader, the {used} are used; its {unused}, shuffle and batch_size are not: order and "
-        "train.batch are those of the run",
+        f"{name}: the run uses {used} of the DataLoader, and ignores its {unused}, shuffle and batch_size: "
+        "seed decides the order, and train.batch the batch size",
     )
     return source
 

@@ -127,7 +127,7 @@ class Run:
     def __init__(self, folder: str | Path, networks: Estimator | None = None, address: str = "") -> None:
         self.folder = Path(folder)
         if not self.folder.is_dir():
-            raise CheckpointError(f"{folder} does not exist, so it is no run folder; was the run folder moved?")
+            raise CheckpointError(f"{folder} does not exist; was the run folder moved?")
         self.address = address
         self.networks = networks
 

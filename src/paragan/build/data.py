@@ -118,9 +118,7 @@ def _label_notices(config: RunConfig, train: Source) -> tuple[str, ...]:
     if not train.class_sizes():
         return ("labels are drawn uniformly, because the data does not count its classes (Source.class_sizes)",)
     if config.data.options.balance == "classes" and len(set(train.class_sizes())) > 1:
-        return (
-            "data.balance=classes: labels of G follow the data; data.label_distribution=uniform balances them, too",
-        )
+        return ("data.balance=classes balances real samples; data.label_distribution=uniform balances G's labels, too",)
     return ()
 
 
@@ -143,14 +141,14 @@ def generates_images(config: RunConfig, model: Model | None) -> bool:
 def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:
     """Raise `ConfigError` for data without the tensor that the model generates, and labels that it does not draw."""
     if isinstance(model, TensorGame) and config.data.options.label_distribution != "data":
-        raise ConfigError("data.label_distribution: G has the labels of its batch; use data.balance=classes")
+        raise ConfigError("data.label_distribution: G has the labels of its batch; leave it out, or use data.balance")
     sample = sample_name(config, model)
     tensors = data.train.tensors
     if not (sample is None and data.is_image) and sample not in tensors:
         raise ConfigError(
             f"model {config.model.name} generates {'images' if sample is None else f'the tensor {sample!r}'}, but a "
-            f"sample of data {config.data.name} has {describe_tensors(tensors)}; choose another of them (a file of "
-            f"networks names the tensor that G generates: SAMPLE = {next(iter(tensors))!r})"
+            f"sample of data {config.data.name} has {describe_tensors(tensors)}; choose another model or other data (a "
+            f"file of networks names the tensor that G generates: SAMPLE = {next(iter(tensors))!r})"
         )
 
 
@@ -216,7 +214,7 @@ def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] |
     if config.data.options.balance == "none":
         return None
     if (labels_N := source.row_labels()) is None:
-        raise ConfigError("data.balance=classes needs data whose labels are known before it is read; use none")
+        raise ConfigError("data.balance=classes needs labels that are known before the data is read; use none")
     return labels_N
 
 

@@ -152,8 +152,8 @@ def _check_fit(key: str, player: Player, weights: StoredTensors, partial: bool) 
     names = [name for name in player.strategy.parameter_names(player.net) if name not in adapters]
     if not any(weights.shapes.get(name) == shapes[name] for name in names):
         raise CheckpointError(
-            f"{key} has no weight with the name and shape of one of {label}; names here are like "
-            f"{', '.join(list(shapes)[:2])}, there like {', '.join(list(weights.shapes)[:2])}: "
+            f"{key} has no weight with the name and shape of one of {label}; names of the network are like "
+            f"{', '.join(list(shapes)[:2])}, those of the file like {', '.join(list(weights.shapes)[:2])}: "
             f"set {player_key(player.side.value)}.init.prefix, or give the weights of this network"
         )
     texts = list_differences(shapes, weights.shapes)
@@ -196,7 +196,7 @@ def _table(key: str, loaded: LoadedWeights) -> str:
         if stored is None:
             rows.append(("new", name, size_text(shape)))
         else:
-            rows.append(("other shape", name, f"{size_text(shape)} here, {size_text(stored)} there"))
+            rows.append(("other shape", name, f"{size_text(shape)} here, {size_text(stored)} in the file"))
     rows += [("not used", name, size_text(shape)) for name, shape in loaded.unused.items()]
     width = max([len(name) for _, name, _ in rows], default=0)
     lines = [f"  {kind:<12} {name:<{width}}  {sizes}" for kind, name, sizes in rows]
@@ -206,14 +206,15 @@ def _table(key: str, loaded: LoadedWeights) -> str:
 def list_differences(here: Mapping[str, Shape], there: Mapping[str, Shape]) -> list[str]:
     """Return a text for each tensor that is missing in one of two places, or has another shape there."""
     differing = {name: (shape, there.get(name)) for name, shape in here.items() if there.get(name) != shape}
-    return _shape_texts(differing) + [f"{name} (missing here)" for name in there if name not in here]
+    return _shape_texts(differing) + [f"{name} (missing in the network)" for name in there if name not in here]
 
 
 def _shape_texts(left: Mapping[str, tuple[Shape, Shape | None]]) -> list[str]:
-    return [
-        f"{name} (missing there)" if stored is None else f"{name} ({size_text(shape)} here, {size_text(stored)} there)"
-        for name, (shape, stored) in left.items()
-    ]
+    texts = []
+    for name, (shape, stored) in left.items():
+        text = "missing in the file" if stored is None else f"{size_text(shape)} here, {size_text(stored)} in the file"
+        texts.append(f"{name} ({text})")
+    return texts
 
 
 def _shorten(names: Iterable[str], limit: int | None = _MAX_NAMED) -> str:

@@ -39,7 +39,7 @@ def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict
             raise ConfigError(f"penalty {penalty.name} needs images (C, H, W), not samples of {shape}; leave it out")
         if side not in by_side:
             raise ConfigError(
-                f"penalty {penalty.name} is a term of {side.value}, which is no player; add players.{side.value}"
+                f"penalty {penalty.name} is a term of {side.value}, which is not a player; add players.{side.value}"
             )
         by_side[side] = (*by_side[side], penalty)
     for name in config.players:

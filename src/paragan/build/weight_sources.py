@@ -74,7 +74,7 @@ class SourceWeights:
         if sha256 not in (None, self.sha256):
             raise CheckpointError(
                 f"{key}.path {path} has changed: its sha256 is {self.sha256[:12]}…, and {key}.sha256 "
-                f"is {str(sha256)[:12]}…; give the checkpoint of that time, or start anew with --fresh"
+                f"is {str(sha256)[:12]}…; pass the unchanged file, or start anew with --fresh"
             )
 
     def check_prefix(self, key: str, side: Side, prefix: str) -> None:

@@ -121,7 +121,7 @@ def _read_torch_file(path: Path, key: str) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for name, value in _named(content, "", _MAX_DEPTH, set()):
         if not _is_plain(value) or len(tensors) >= _MAX_TENSORS:
-            raise CheckpointError(f"{key} {path}: {name[:80]} is no plain tensor, or one too many; {_ADVICE}")
+            raise CheckpointError(f"{key} {path}: {name[:80]} is not a plain tensor, or one too many; {_ADVICE}")
         tensors[name] = value.detach()
     if not tensors:
         raise CheckpointError(f"{key} {path} holds no tensors with names; {_ADVICE}")

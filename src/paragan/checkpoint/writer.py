@@ -72,7 +72,7 @@ class CheckpointWriter:
             if has_begun and self.world.is_main and not temporary.is_dir():  # nothing of ours removes it
                 problem = (
                     "the folder was removed or moved while it was written; bring it back and run the same command "
-                    "again, which goes on from its newest checkpoint"
+                    "again, which resumes from its newest checkpoint"
                 )
             if self.world.is_main:
                 remove_tree(temporary)

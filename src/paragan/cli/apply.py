@@ -13,13 +13,13 @@ from paragan.cli.sample import Mode
 from paragan.core.errors import ConfigError
 from paragan.core.printable import to_printable
 
-_INPUT = "A file, folder, .zip or .tar file of images, or audio files."
+_INPUT = "An image or audio file, or a folder, .zip or .tar file of them."
 Input = Annotated[Path, typer.Argument(metavar="INPUT", help=_INPUT)]
-_OUT = "Folder of the results, one for each input, with its name; the same command resumes."
+_OUT = "Folder for the results: one file per input, with its name. Run the command again to resume."
 Out = Annotated[Path, typer.Option(metavar="DIR", help=_OUT)]
-_DIRECTION = "Where a generator has two: a_to_b or b_to_a."
+_DIRECTION = "One direction of CycleGAN: a_to_b or b_to_a."
 Direction = Annotated[str | None, typer.Option(metavar="NAME", help=_DIRECTION)]
-_TILE = "Side of tiles in pixels, or samples of audio (default: whole inputs, tiles where they are large)."
+_TILE = "Work in tiles of this side, in pixels or audio samples (default: only for large inputs)."
 Tile = Annotated[int | None, typer.Option(min=8, help=_TILE)]
 _OVERLAP = "Overlap of tiles (default: 64 pixels, 8192 samples)."
 Overlap = Annotated[int | None, typer.Option(min=0, help=_OVERLAP)]
@@ -61,7 +61,7 @@ def apply_command(
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     with show_progress("files") as update:
         applied = apply_to_files(sampler, source, out, request, update)
-    existing = f", {applied.num_existing:,} were there" if applied.num_existing else ""
+    existing = f", {applied.num_existing:,} existed already" if applied.num_existing else ""
     print(f"{out}: {applied.num_written:,} files written{existing}")
     if applied.damaged:
         _print_damaged(applied.damaged)

@@ -35,14 +35,14 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", parser=run_path, help=_RUN)]
 RunRecord = Annotated[Path, typer.Argument(metavar="RUN", parser=record_path, help=_RUN)]
 _RUN_OR_FILE = "A run folder or its address, or a file written by `export`."
 RunOrFile = Annotated[Path, typer.Argument(metavar="RUN|FILE", parser=run_path, help=_RUN_OR_FILE)]
-_WORDS = "A recipe (see `list recipes`), a .yaml file or a run folder, and settings."
+_WORDS = "A recipe (`list recipes` shows all), a .yaml file or a run folder; then settings, such as train.kimg=100."
 Words = Annotated[list[str] | None, typer.Argument(metavar="RECIPE key.path=value", help=_WORDS)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Random seed of latents and labels (default: the run's).")]
-_STEPS = "Solver steps of a generator that has them, such as flow_unet (default: model.steps)."
+_STEPS = "Solver steps, for generators that sample by a solver, such as flow_unet (default: model.steps)."
 Steps = Annotated[int | None, typer.Option(min=1, max=1000, help=_STEPS)]
-Trust = Annotated[bool, typer.Option("--trust", help="Import the custom code that the run's config names.")]
-_CODE = "Folder with the custom code of a run that was moved; code that has changed needs --trust, too."
+Trust = Annotated[bool, typer.Option("--trust", help="Run the Python code that the config names, if you trust it.")]
+_CODE = "Folder where the custom code of the run is now, if it was moved; add --trust if it also changed."
 Code = Annotated[Path | None, typer.Option("--code", metavar="DIR", help=_CODE)]
 Best = Annotated[bool, typer.Option("--best", help="Use the checkpoint with the best score instead of the newest.")]
 _SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
@@ -65,7 +65,7 @@ def code_folder(trust: bool | None, code: Path | None) -> CodeFolder | None:
     if code is None:
         return None
     if not code.is_dir():
-        raise ConfigError(f"--code: there is no folder {code}; pass the folder that the code lies in now")
+        raise ConfigError(f"--code: there is no folder {code}; pass the folder where the custom code is now")
     sys.path.append(str(code.resolve()))
     return CodeFolder(code, trust)
 

@@ -28,9 +28,9 @@ _SETTINGS = "Settings of `train`: data.KEY=value, such as data.labels=FILE.csv o
 Settings = Annotated[list[str] | None, typer.Argument(metavar="[data.KEY=VALUE]...", help=_SETTINGS)]
 _SIZE = "Image size to train with, as 64 or 96x160 (default: chosen from the images)."
 Size = Annotated[str | None, typer.Option(metavar="PIXELS", help=_SIZE)]
-_SOURCE = "A folder, .zip, .tar or .parquet file, a folder of tar or Parquet files, or one of Hugging Face."
+_SOURCE = "A folder, .zip, .tar or .parquet file, a folder of tar or Parquet files, or of `save_to_disk`."
 Unprepared = Annotated[str, typer.Argument(metavar="SRC", help=_SOURCE)]
-Into = Annotated[Path, typer.Argument(metavar="OUT", help="The folder for the shards; the same command resumes.")]
+Into = Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the shards. Run the command again to resume.")]
 _RESIZED = "Resize the images to this size, as 64 or 96x160, once (default: store the files unchanged)."
 Resized = Annotated[str | None, typer.Option("--size", metavar="PIXELS", help=_RESIZED)]
 Quality = Annotated[int | None, typer.Option(help="Quality of --format jpeg, 1 to 100 (default: 95).")]
@@ -82,7 +82,7 @@ def format_report(report: DatasetReport) -> list[str]:
     lines += [f"  damaged       {len(report.damaged):,}", *_first_lines(report.damaged)]
     if report.advice:
         lines += ["", "Consider:", *(f"  - {line}" for line in report.advice)]
-    last = f"To train: {report.command}" if report.command else "There is nothing to train on."
+    last = f"To train: {report.command}" if report.command else "There are no images to train on."
     return [*lines, "", last]
 
 
@@ -97,7 +97,7 @@ def _first_lines(lines: list[str]) -> list[str]:
 
 def _classes(classes: dict[str, int]) -> str:
     if not classes:
-        return "none (no sub-folders, or one)"
+        return "none (classes are sub-folders, two or more)"
     first = ", ".join(f"{name} {count:,}" for name, count in list(classes.items())[:_MAX_LISTED])
     return f"{len(classes)}: {first}{', …' if len(classes) > _MAX_LISTED else ''}"
 

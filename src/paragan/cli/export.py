@@ -31,8 +31,8 @@ class Format(Enum):
 _ENDINGS = {".safetensors": Format.safetensors, ".pt2": Format.torch, ".onnx": Format.onnx}
 Out = Annotated[Path | None, typer.Option(metavar="DIR|FILE", help="A folder (default: RUN/export), or a single file.")]
 _FORMATS = "Also export the network as a program, or as Python source; repeatable."
-Direction = Annotated[str | None, typer.Option(metavar="NAME", help="Where a generator has two: a_to_b or b_to_a.")]
-_PLAYER = "The generator, or the discriminator, whose programs give logits."
+Direction = Annotated[str | None, typer.Option(metavar="NAME", help="One direction of CycleGAN: a_to_b or b_to_a.")]
+_PLAYER = "Network to export: the generator (g), or the discriminator (d), whose programs return logits."
 Player = Annotated[Literal["g", "d"], typer.Option(help=_PLAYER)]
 Formats = Annotated[list[Format] | None, typer.Option("--format", help=_FORMATS)]
 
@@ -56,7 +56,7 @@ def export(
     single_file = None if out is None or out.is_dir() else _ENDINGS.get(out.suffix.lower())
     requested = _requested_formats(out, single_file, formats or [])
     if player == "d" and (direction is not None or steps is not None or single_file is not None):
-        raise ConfigError("--player d: takes neither --direction nor --steps, and a folder as --out; leave them out")
+        raise ConfigError("--player d has no --direction and no --steps; leave them out, and pass a folder as --out")
     from paragan.export.formats import check_onnx
     from paragan.runs.open_generator import open_discriminator, open_generator
 
@@ -64,7 +64,7 @@ def export(
         check_onnx()
     programs = set(requested) - {"safetensors"}
     if direction is not None and not programs:
-        raise ConfigError("--direction is of programs, and the weights have both; add --format, or leave it out")
+        raise ConfigError("--direction is for programs: weights hold both; add --format onnx or torch, or leave it out")
     outside_code = trusted(trust, code)
     if player == "d":
         discriminator = open_discriminator(path, outside_code, best)

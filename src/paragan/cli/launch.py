@@ -24,18 +24,18 @@ _JOB_FIELDS = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "mem
 _JOB_FIELDS += ["save_s", "retries", "python", "image"]
 TargetName = Annotated[str, typer.Argument(metavar="TARGET", help="local, slurm, kubernetes, ray or mpi.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the file instead of submitting it.")]
-Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job (default: of the recipe).")]
+Name = Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job (default: the name of the recipe).")]
 Nodes = Annotated[int, typer.Option(help="Number of hosts.")]
 Ranks = Annotated[int, typer.Option("--ranks", help="Ranks on each host.")]
-Cpus = Annotated[int, typer.Option("--cpus", help="Cores of each rank.")]
+Cpus = Annotated[int, typer.Option("--cpus", help="CPU cores of each rank.")]
 Gpus = Annotated[int, typer.Option("--gpus", help="Accelerators of each rank: 0 or 1.")]
 Memory = Annotated[int | None, typer.Option(metavar="MB", help="Memory of each rank.")]
-_TIME = "Time limit: of each start (Slurm), of all together (Kubernetes)."
+_TIME = "Time limit of each start (Slurm), or of all starts together (Kubernetes)."
 TimeLimit = Annotated[int | None, typer.Option("--time-limit", metavar="MINUTES", help=_TIME)]
-SaveS = Annotated[int, typer.Option(metavar="SECONDS", help="Time to save before the cluster ends the job.")]
+SaveS = Annotated[int, typer.Option(metavar="SECONDS", help="Time to save, from the signal to the end of the job.")]
 Retries = Annotated[int, typer.Option(help="Restarts after a temporary failure.")]
 Seeds = Annotated[str | None, typer.Option(metavar="SEEDS", help="A run for each seed, in DIR/seed-N: 0,1,2 or 0-9.")]
-_PYTHON = "Interpreter on the hosts (default: this one, or `python` of the image)."
+_PYTHON = "Python on the hosts (default: this one, or `python` of the image)."
 Python = Annotated[str | None, typer.Option(metavar="FILE", help=_PYTHON)]
 _ENV = "Environment variable; repeatable."
 Environment = Annotated[list[str] | None, typer.Option("--env", metavar="NAME=VALUE", help=_ENV)]

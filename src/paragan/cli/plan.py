@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paragan.extensions.planning.plan_run import PlanRequest
 
 Measure = Annotated[bool, typer.Option("--measure", help="Also time some steps on this machine, in about 20 s.")]
-_OPERATORS = "Also time torch's operators in both turns of measured steps, by torch's profiler."
+_OPERATORS = "Also time torch's operators in the turns of D and G, with torch's profiler."
 Operators = Annotated[bool, typer.Option("--profile", help=_OPERATORS)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
@@ -33,9 +33,9 @@ _NETWORK = (
     "or LATENCY_US,GBIT of another."
 )
 NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NETWORK)]
-_SCALING = "With --workers: the batch grows with them (weak), or is the recipe's (strong)."
+_SCALING = "With --workers: the batch grows with the workers (weak), or stays the recipe's (strong)."
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
-_PROFILE = "With --workers: file of the profile of one worker; written if there is none."
+_PROFILE = "With --workers: file with the profile of one worker; measured and written if it does not exist."
 ProfileFile = Annotated[Path | None, typer.Option("--profile-file", metavar="FILE", help=_PROFILE)]
 _ASSUME = "With --workers: properties of the cluster, such as cores=2, speed=3, workers_per_host=8 or jitter=0.05."
 _CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
@@ -48,7 +48,7 @@ _MEMORY_NOTES = {
     "optimizer": "state of all optimisers",
     "ema": "averaged weights",
     "activations": "with the batch and intermediate results",
-    "workspace": "inside of kernels and of the allocator, estimated",
+    "workspace": "inside kernels and the allocator, estimated",
 }
 _GBIT = 1e9 / 8
 _LARGER_BATCH = (
@@ -83,7 +83,7 @@ def plan_command(
     """
     recipe, overrides, _ = parse_words(words, context)
     if workers is None and any((profile, assume, choose, plot)):
-        raise typer.BadParameter("--profile-file, --assume, --choose and --plot are of a forecast; pass --workers, too")
+        raise typer.BadParameter("--profile-file, --assume, --choose and --plot belong to a forecast; add --workers N")
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
     from paragan.extensions.planning.plan_run import PlanRequest
 
@@ -138,7 +138,7 @@ def format_plan(plan: Plan) -> str:
         rows.append(("  largest batch", f"{memory.largest_batch:,}", limit))
     data = plan.data
     kind = "images" if len(data.shape) == 3 else "samples"
-    images = "not opened" if data.num_images is None else f"{data.num_images:,} {kind}"
+    images = "not read" if data.num_images is None else f"{data.num_images:,} {kind}"
     classes = f"{data.num_classes} classes" if data.num_classes else "no labels"
     rows.append(("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"))
     batch = f"{format_bytes(data.batch_bytes)} per batch"
@@ -197,7 +197,7 @@ def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
     rows = [("model", model.name, "")]
     for name, player in model.players.items():
         gmacs = player.forward_gmacs
-        note = "called by its terms" if gmacs is None else f"forward {gmacs:.3g} GMACs per sample"
+        note = "called by its loss terms" if gmacs is None else f"forward {gmacs:.3g} GMACs per sample"
         rows.append((f"  {_PLAYERS.get(name, name)}", f"{player.parameters:,} parameters", note))
     for name, turn in _turns(model.players).items():
         player = model.players[name]
@@ -246,7 +246,7 @@ def _link_line(plan: ForecastPlan) -> str:
     """Return what the largest number of workers needs of its links, and what they have."""
     row = plan.rows[-1]
     network = plan.cluster.network
-    has = f"{network.between.bytes_per_s / _GBIT:.3g} (inside of a host {network.inside.bytes_per_s / _GBIT:.3g})"
+    has = f"{network.between.bytes_per_s / _GBIT:.3g} (within a host {network.inside.bytes_per_s / _GBIT:.3g})"
     need = f"link: {row.workers:,} workers need {row.needed_bytes_per_s / _GBIT:.3g} Gbit/s each while they compute"
     return f"{need}; the network has {has}"
 

@@ -13,7 +13,7 @@ Image = Annotated[Path, typer.Argument(metavar="IMAGE", help="An image file; cro
 _CLASS = "Class of the image (default: the nearest one)."
 Class = Annotated[str | None, typer.Option("--class", metavar="NAME|INDEX", help=_CLASS)]
 Steps = Annotated[int, typer.Option(min=1, max=10_000, help="Steps of the optimisation.")]
-_OUT = "The image and its projection (.png, .jpg); the latent goes next to it (default: projections/ of the run)."
+_OUT = "Sheet of the image and its projection (.png, .jpg), next to the latent (default: in the run's projections/)."
 Out = Annotated[Path | None, typer.Option(metavar="FILE", help=_OUT)]
 
 

@@ -9,7 +9,7 @@ from paragan.cli.arguments import Code, Run, Trust, trusted
 
 _STEP = "Step to repeat, from 1 (default: the last recorded one)."
 Step = Annotated[int | None, typer.Option(min=1, metavar="N", help=_STEP)]
-Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the repetition (default: RUN/replay).")]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for the repeated steps (default: RUN/replay).")]
 
 
 def replay(path: Run, step: Step = None, out: Out = None, trust: Trust = False, code: Code = None) -> None:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from paragan.core.outside_code import CodeFolder
 
 Num = Annotated[int | None, typer.Option(min=1, help="Number of images (default: 64; 1 in an animation).")]
-Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; repeatable.")]
-_TRUNCATION = "Resample components of z beyond T, in (0, 1]: more typical, less varied images."
+Classes = Annotated[list[str] | None, typer.Option("--class", metavar="NAME|INDEX", help="Class; can be repeated.")]
+_TRUNCATION = "Truncation trick, T in (0, 1]: a smaller T gives more typical, less varied images."
 Truncation = Annotated[float | None, typer.Option(metavar="T", help=_TRUNCATION)]
 _OUT = (
     "A .png or .jpg sheet, or a .webp, .gif or .mp4 animation (default: in the run's samples/); or a folder for "
@@ -27,14 +27,14 @@ _FORMAT = "Format of single files; webp is lossless."
 _STANDING = "Average the statistics of batch norm over this many generated images (BigGAN's standing statistics)."
 Standing = Annotated[int | None, typer.Option("--standing-stats", metavar="N", min=64, help=_STANDING)]
 Format = Annotated[Literal["png", "webp"], typer.Option("--format", help=_FORMAT)]
-_MIX = "Mix styles: rows share those below this layer, columns those from there on (generators with styles)."
+_MIX = "Mix styles (StyleGAN2): rows share the styles below this layer, columns those from it on."
 Mix = Annotated[int | None, typer.Option("--mix", metavar="LAYER", min=1, help=_MIX)]
 Grid = Annotated[str | None, typer.Option(metavar="ROWSxCOLUMNS", help="Shape of the sheet, such as 4x10.")]
 ByClass = Annotated[bool, typer.Option("--classes", help="One row per class: all classes, or those of --class.")]
 _WALK = "Write an animation that interpolates a loop of POINTS latents."
 Walk = Annotated[int | None, typer.Option(metavar="POINTS", min=2, max=60, help=_WALK)]
 Frames = Annotated[int | None, typer.Option(min=2, max=1000, help="Frames of the animation (default: 16 per point).")]
-_MODE = "train-stats: batch statistics and dropout as in training (default: as for the run's samples)."
+_MODE = "eval, or train-stats: batch statistics and dropout as in training (default: the run's mode)."
 Mode = Annotated[Literal["eval", "train-stats"] | None, typer.Option(help=_MODE)]
 
 

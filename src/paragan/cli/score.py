@@ -12,7 +12,7 @@ from paragan.cli.progress import show_progress
 from paragan.core.errors import ConfigError
 from paragan.core.printable import print_to_stderr
 
-_GENERATED = "Generated images: a folder, archive, shards or array (.npz); or statistics (.npz with mu and sigma)."
+_GENERATED = "Generated images: a folder, archive, shards or .npz file; or statistics (.npz with mu and sigma)."
 Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
 Real = Annotated[str, typer.Argument(metavar="REAL", help="Real images, or statistics, to compare with.")]
 _FEATURES = "Extractor: a name that `list features` prints, a .pt2 file, or {name: …} as in a recipe."

@@ -25,7 +25,7 @@ Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Start a new run; an existing run folder is renamed.")]
 _CHANGE = "Allow a resume to change learning rates, parameter groups and schedules."
 Change = Annotated[bool, typer.Option("--change", help=_CHANGE)]
-_PLAN = "auto: measure one worker, choose the settings for devices=N, print why. FILE: of `plan --choose --json`."
+_PLAN = "auto: measure one worker and choose the settings for devices=N. FILE: a plan of `plan --choose --json`."
 PlanName = Annotated[str | None, typer.Option("--plan", metavar="auto|FILE", help=_PLAN)]
 
 

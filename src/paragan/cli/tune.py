@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 _OUT = "Folder of the study, on this machine (default: runs/RECIPE-tune)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
-Trials = Annotated[int, typer.Option(min=1, help="Number of trials to complete; of a grid, at most all combinations.")]
+Trials = Annotated[int, typer.Option(min=1, help="Number of trials (--sampler grid: at most all combinations).")]
 _GOAL = "Metric to compare trials by: fd, coverage, … (`list metrics`)."
 Goal = Annotated[str, typer.Option(metavar="METRIC", help=_GOAL)]
 _KIMG = "Length of a trial in thousands of images (default: train.kimg)."
 Kimg = Annotated[float | None, typer.Option(metavar="KIMG", help=_KIMG)]
-_SAMPLER = "tpe: from the scores so far; grid: all combinations, of settings with single values."
+_SAMPLER = "Choice of values: tpe learns from the scores so far; grid tries all combinations of single values."
 SamplerName = Annotated[Literal["tpe", "grid"], typer.Option("--sampler", help=_SAMPLER)]
 
 
@@ -50,7 +50,7 @@ def tune_command(
     """
     recipe, overrides, folder = parse_words(words, context)
     if folder is not None:
-        raise ConfigError(f"{folder} is a run; tune needs a recipe, and its folder by --out")
+        raise ConfigError(f"{folder} is a run folder; pass a recipe, and the folder of the study with --out")
     if out is not None and is_url(out):
         raise ConfigError(f"--out {out}: a study needs a local folder; pass --out DIR")
     options = {"goal": goal, "trials": trials, "kimg": kimg, "sampler": sampler}
@@ -95,7 +95,7 @@ def _tuning(
         sampler=options["sampler"],
     )
     if not 0 < config.every.score_kimg < plan.kimg:
-        print(f"tune: no trial is pruned, as every.score_kimg={config.every.score_kimg:g} scores only their ends")
+        print(f"tune: no trial stops early, as every.score_kimg={config.every.score_kimg:g} scores only their ends")
     folder = Path(out or f"runs/{run_name(recipe)}-tune")
     return Tuning(plan=plan, configure=configure, folder=folder, world=join_world(config, place=None))
 
@@ -105,7 +105,7 @@ def _check_one_process(config: RunConfig) -> None:
 
     if (config.devices or 1) > 1 or from_environment() is not None:
         raise ConfigError(
-            "a trial of tune trains in one process; leave devices and torchrun out, and start it once for each device"
+            "a trial of tune trains in one process; leave devices and torchrun out, and start tune once for each device"
         )
 
 
@@ -121,7 +121,7 @@ def _run(tuning: Tuning, interrupt: Interrupt) -> int:
     print(write_results(tuning.plan, trials, tuning.folder))
     best = best_trial(tuning.plan, trials)
     if best is None:
-        reason = next((trial.reason for trial in reversed(trials) if trial.reason), "see the folder logs")
-        raise ParaganError(f"no trial of {tuning.folder} has a score; the last one: {reason}")
+        reason = next((trial.reason for trial in reversed(trials) if trial.reason), "see its folder logs/")
+        raise ParaganError(f"no trial of {tuning.folder} has a score; reason of the last trial: {reason}")
     print(f"train with the best values of trial {best.number}:\n{winner_command(tuning.plan, best)}")
     return 0

@@ -85,7 +85,7 @@ REMOVED_VERBS = {
     "bench": "use python -m benchmarks.NAME in a checkout",
 }
 _SERVE = "use python3 -m http.server --bind 127.0.0.1 --directory RUN; report.html updates itself"
-_STORAGE = "leave it out, the time to read a batch is that of the profile"
+_STORAGE = "leave it out; the profile has the time to read a batch"
 REMOVED_WORDS = {
     ("list", "transports"): "they are gloo and mpi",
     ("report", "--serve"): _SERVE,

@@ -79,7 +79,7 @@ def read_with_places(
         warn(replacement_line(recipe, larger, tree))
         return read_with_places(larger, overrides, outside, warn)
     anew = f"{program_command()} train RECIPE --out {shlex.quote(str(Path(recipe).parent))} --fresh"
-    cure = f"change these lines of the file, or train anew with a recipe, which has settings of today: {anew}"
+    cure = f"change these lines of the file, or start a new run from a recipe, whose settings are current: {anew}"
     config = _validate(tree, problems, outside, cure if is_of_run else "")
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
@@ -231,6 +231,6 @@ def _check_format(tree: Node) -> bool:
     assert isinstance(tree.value, dict)
     node = tree.value.pop("format", None)
     if node is not None and (type(node.value) is not int or node.value != FORMAT):
-        text = f"must be {FORMAT}, not {shorten(node.plain())}; a file of a later format needs a later paragan"
+        text = f"must be {FORMAT}, not {shorten(node.plain())}; a file of a later format needs a newer paragan"
         raise UnreadableError(node.place, text, "format")
     return node is not None

@@ -51,7 +51,7 @@ class RunConfig:
     d: PlayerOptions = field(default_factory=PlayerOptions)
     """The discriminator's optimiser, schedule, precision and placement."""
     players: dict[str, PlayerOptions] = field(default_factory=dict)
-    """Further networks that train, by name, in the order of their updates: the keys of g and d. Their
+    """Extra networks that train, by name, in the order of their updates: the keys of g and d. Their
     losses are the terms with their names as side."""
     augment: Annotated[Choice, Category("augment")] | None = None
     """Differentiable augmentation of the images that D receives; null: none."""
@@ -72,7 +72,7 @@ class RunConfig:
     )
     """Outputs written during the run; jsonl is required, it is the record."""
     grid: GridOptions | None = None
-    """A population instead of one pair; train.kimg is then per cell. null: one pair."""
+    """Train a population of pairs on a grid; train.kimg is then per cell. null: one pair."""
     workers: Annotated[int, Interval(ge=1, le=1024)] | None = None
     """Processes that share the cells of a grid; null: all cells in this one."""
     transport: Literal["gloo", "mpi"] = "gloo"

@@ -85,8 +85,8 @@ def missing(holder: Holder, needs: Iterable[Need]) -> str:
     """Return what the first need is that the holder does not fulfil, and what to do; empty if it has all."""
     for need in needs:
         if need.capability not in holder.capabilities:
-            instead = f", or {holder.instead}" if holder.instead else ""
-            return f"{need.what} needs {need.capability.value}, which {holder.name} does not have; {need.fix}{instead}"
+            fix = f"{need.fix}, or {holder.instead}" if holder.instead else need.fix
+            return f"{need.what} needs {need.capability.value}, which {holder.name} does not support; {fix}"
     return ""
 
 
@@ -115,7 +115,7 @@ RECORDED = Holder("train.executor=graphs", COMPILED.capabilities - {Capability.P
 EXECUTORS = {"compile": COMPILED, "graphs": RECORDED}
 BACKGROUND = Holder("evaluation.mode=background", ALL - {Capability.ROLLBACK}, "set evaluation.mode=inline")
 NETWORKS_FROM_MEMORY = Holder(
-    "a pair of networks from memory", ALL - {Capability.GRID, Capability.BACKGROUND}, "set model.name to a module"
+    "a pair of networks from Python", ALL - {Capability.GRID, Capability.BACKGROUND}, "set model.name to a module"
 )
 NAMED_TENSORS = Holder("a model for named tensors", ALL - {Capability.BACKGROUND})
 DATA_FROM_MEMORY = Holder("a Trainer on tensors from Python", ALL - {Capability.GRID})

@@ -151,7 +151,7 @@ def read_json_file(path: Path, kind: type[_Json], max_bytes: int = _MAX_LINE_BYT
     except RecursionError:  # a few kB of brackets, which is no `ValueError`
         value = None
     if not isinstance(value, kind):
-        raise ValueError(f"{path} is no JSON {kind.__name__}")
+        raise ValueError(f"{path} is not a JSON {kind.__name__}")
     return value
 
 

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from paragan.core.errors import StoppedError
 
-STOP_MESSAGE = "stopping after this step; again to abort"
+STOP_MESSAGE = "stopping after this step; press Ctrl-C again to abort"
 _MAY_BE_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 _SHOW_CURSOR = b"\x1b[?25h"
 

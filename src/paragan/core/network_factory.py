@@ -69,7 +69,7 @@ def _describe_uncopyable(networks: Sequence[nn.Module], error: Exception) -> Con
     name = next((name for net in networks for name in _uncopyable(net)), "")
     reason = f", because of its attribute {name}" if name else ""
     return ConfigError(
-        f"a network cannot be copied{reason} ({error}); make files, locks and connections in forward, or leave them out"
+        f"a network cannot be copied{reason} ({error}); open files, locks and connections in forward, or leave them out"
     )
 
 

@@ -106,7 +106,7 @@ class _NotRun:
     def __getattr__(self, name: str) -> Any:
         raise ConfigError(
             f"a penalty of G reads D's output ({name}) at a batch where the adversarial loss does not act, so that D "
-            "does not run; set its uses_discriminator to True"
+            "does not run; set uses_discriminator = True in its class"
         )
 
 

@@ -102,7 +102,7 @@ class PairDecoder:
         b = a if side_a.limits == side_b.limits else side_b.read(data, where)
         if not is_pair(*a.size, self.size):
             raise DataError(
-                f"{where}: {a.width} x {a.height} pixels are no pair; a pair is one picture twice as wide as high, of "
+                f"{where}: {a.width} x {a.height} pixels are not a pair; a pair is one image twice as wide as high, of "
                 f"even width (A left, B right), or a file of the same name in each of {SIDE_NAMES}"
             )
         return a.crop((0, 0, a.width // 2, a.height)), b.crop((a.width // 2, 0, a.width, a.height))

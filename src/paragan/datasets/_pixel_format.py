@@ -31,7 +31,7 @@ class PixelFormat:
 
     def __post_init__(self) -> None:
         if self.options.resize not in _FILTERS:
-            raise DataError(f"data.resize={self.options.resize!r} is no filter; use {' or '.join(_FILTERS)}")
+            raise DataError(f"data.resize={self.options.resize!r} is not a filter; use {' or '.join(_FILTERS)}")
 
     @property
     def shape(self) -> tuple[int, int, int]:

@@ -97,7 +97,7 @@ def _read_stored_images(options: Options) -> Values:
         raise DataError(f"data.path: no file {options.path!r}; pass an npz file: data.path=FILE.npz")
     where = f"{path}: {options.image_array}"
     if path.suffix not in (".npz", ".npy") and not zipfile.is_zipfile(path):
-        raise DataError(f"{path} is no npz file; load it in Python, and save its images with numpy.savez")
+        raise DataError(f"{path} is not an npz file; load it in Python, and save its images with numpy.savez")
     present = npz.array_names(path)
     if present and options.image_array not in present:
         raise DataError(

@@ -61,7 +61,7 @@ class Options:
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of the images held out from training, if the data has no folders `train` and `val`."""
     damaged: Literal["stop", "skip"] = "stop"
-    """Handling of files that are no pair or have no partner: `stop` the run at the first one, or `skip` them.
+    """Handling of files that are not a pair or have no partner: `stop` the run at the first one, or `skip` them.
 
     `skip` decodes all files once before training.
     """
@@ -116,7 +116,7 @@ def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, Two
         if pairs or sides is None:
             raise
         problem = f"no file of {sides.names[0]} has a partner of its name in {sides.names[1]}"
-        raise DataError(f"data.path={path}: {problem}; as pictures of two halves: {error}") from None
+        raise DataError(f"data.path={path}: {problem}; as images of two halves: {error}") from None
 
 
 class PairedFiles(FileImages):

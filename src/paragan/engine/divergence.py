@@ -90,8 +90,8 @@ def raise_if_not_finite(world: World, step: int, groups: Mapping[str, Pieces], s
         samples = {sample for _, names in by_rank for sample in names}
         cure = "lower the learning rate, or add clipping (max_norm) or the penalty r1"
         raise DivergedError(
-            f"step {step}: {name} is no longer finite: the run has diverged; earlier checkpoints "
-            f"are intact: {not_finite_message(samples) if samples else cure}"
+            f"step {step}: {name} is no longer finite: the run has diverged (earlier checkpoints "
+            f"are intact); {not_finite_message(samples) if samples else cure}"
         )
 
 

@@ -38,7 +38,7 @@ class TrainOptions:
     timeout_s: Positive = 300.0
     """Seconds that a rank waits for the others, at any time."""
     watchdog_s: Positive | None = 60.0
-    """Least seconds without progress after which a run writes its stacks and ends with 75; null: any.
+    """Seconds without progress, at least, after which a run writes its stacks and ends with 75; null: no watchdog.
 
     The limit of a phase is learned from its durations; that of checkpoints and evaluations is at
     least five times as much.
@@ -113,7 +113,7 @@ class EveryOptions:
     score_kimg: NotNegative = 0.0
     """Period of scores; the end of a run is always scored."""
     keep: Count = 3
-    """Newest checkpoints that stay; of older ones those whose distances from the newest double."""
+    """Number of newest checkpoints that stay; of older ones stay those whose distances from the newest double."""
     check_steps: Natural = 1000
     """Steps between two checks that all ranks hold the same weights; 0: never."""
 

@@ -241,8 +241,8 @@ class Evaluator:
         features = self._train.rows(0, self._num_train)
         if len(features) > 1 and (features.features_BF == features.features_BF[0]).all():
             raise ConfigError(
-                f"evaluation.features: {self.extractor.name} returns equal features for all real images: they are "
-                "equal, or it is an extractor of other images; set evaluation.features=null to train without scores"
+                f"evaluation.features: {self.extractor.name} returns equal features for all real images: the "
+                "images are equal, or it was trained on others; set evaluation.features=null to train without scores"
             )
         if self._needs_images:
             return replace(features, image_BCHW=real_images(self.train, self._num_train))

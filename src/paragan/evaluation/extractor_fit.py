@@ -59,8 +59,8 @@ def _rotation_warning(extractor: FeatureExtractor, accuracy: float) -> str | Non
     if accuracy >= 1.5 / extractor.num_classes:
         return None
     return (
-        "warning: score: means little for these images: without classes, the classifier learns how an image is "
-        f"turned, which it finds for {accuracy:.1%} of held-out images ({1 / extractor.num_classes:.0%} by chance); "
+        "warning: score: means little for these images: without classes, the classifier learns by how much an image "
+        f"is rotated, and is right on {accuracy:.1%} of held-out images ({1 / extractor.num_classes:.0%} by chance); "
         "look at the samples, or sort the images into a folder for each class"
     )
 

@@ -56,7 +56,7 @@ class ImageSet:
     def warnings(self) -> list[str]:
         """Return lines about what a score of these images does not show."""
         kinds = ", ".join(f"{number:,} {kind}" for kind, number in self.ignored.items())
-        lines = [f"{self.name}: not compared: {kinds}"] if kinds else []
+        lines = [f"{self.name}: left out of the comparison: {kinds}"] if kinds else []
         if self.features is not None and len(self.features) <= len(self.mean_F):
             few = f"{len(self.features):,} images for {len(self.mean_F):,} features"
             lines.append(f"{self.name}: {few}: fd is too high unless there are many more images than features")
@@ -151,13 +151,13 @@ def _read_statistics(path: Path, extractor: FeatureExtractor) -> ImageSet:
     mean, covariance = (_numbers(npz.read_array(path, name), f"{path}: {name}") for name in _STATISTICS)
     if mean.dim() != 1 or covariance.shape != 2 * mean.shape or not mean.numel() or not _is_covariance(covariance):
         raise DataError(
-            f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are no mean and covariance"
+            f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are not a mean and a covariance"
         )
     stated = str(npz.read_array(path, _EXTRACTOR)) if _EXTRACTOR in npz.array_names(path) else _mark(extractor)
     if stated != _mark(extractor):
         raise ConfigError(
-            f"{path}: statistics of the features {stated[:100]!r}, not {_mark(extractor)!r}; pass --features of both, "
-            "or save them again"
+            f"{path}: statistics of the features {stated[:100]!r}, not {_mark(extractor)!r}; pass the "
+            "--features that it was saved with, or save it again"
         )
     return ImageSet(name=str(path), mean_F=mean, covariance_FF=covariance)
 
@@ -217,7 +217,7 @@ def _value(name: str, generated: ImageSet, real: ImageSet) -> float | str:
     metric = ChosenMetric(registry.load_module("metrics", name).Metric)
     num_generated, num_real = metric.count(len(generated.features)), metric.count(len(real.features))
     if not num_generated or not num_real:
-        return f"needs {metric.kind.min_images} images of each side"
+        return f"needs at least {metric.kind.min_images} generated and as many real images"
     try:
         empty = metric.kind.from_reference(real.features.rows(0, num_real))
         return number_of(empty.update(generated.features.rows(0, num_generated)).compute())
@@ -227,7 +227,7 @@ def _value(name: str, generated: ImageSet, real: ImageSet) -> float | str:
 
 def check_metric(name: str) -> None:
     """Raise `ConfigError` for a metric that needs more than features of two sets of images."""
-    choice = f"choose of {', '.join(METRICS)}"
+    choice = f"choose from {', '.join(METRICS)}"
     if "." not in name and name not in registry.names("metrics"):
         raise ConfigError(f"--metrics: no metric {name!r}; {choice}")
     kind: type[Metric] = registry.load_module("metrics", name).Metric

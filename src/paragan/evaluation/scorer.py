@@ -104,8 +104,8 @@ def _judge_evaluator(unfit: Evaluator, options: EvaluationOptions, context: Extr
     """Return the evaluator by the judge, in place of one whose extractor knows other images, and say so."""
     context.log(
         f"score     the extractor {unfit.extractor.name} is right on {unfit.accuracy:.1%} of held-out images, less "
-        "than twice chance: it was trained on other images, and a classifier "
-        "trained on your images is used (to choose: evaluation.features=…)"
+        "than twice chance, as it was trained on other images; scores use a classifier trained on your images "
+        "instead (evaluation.features chooses another)"
     )
     judge_options = registry.options("features", JUDGE)()
     judge = registry.load_module("features", JUDGE).prepare(judge_options, replace(context, name=JUDGE))

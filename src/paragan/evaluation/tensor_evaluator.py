@@ -108,7 +108,7 @@ def tokens_without_padding(extra: Mapping[str, Tensor], mask_1L: Tensor | None) 
     if not count or padded % count:
         raise ConfigError(
             f"evaluation.metrics: G returns {count} tokens for a sample of {length} values padded to "
-            f"{padded}, which is no multiple, so that those of the padding are unknown; return "
+            f"{padded}, which is not a multiple of {count}: the tokens of the padding are unknown; return "
             "tokens_mask (B, N) next to tokens, or pass buckets that are multiples"
         )
     ratio = padded // count

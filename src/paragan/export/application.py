@@ -106,7 +106,7 @@ class Application:
         side = tile or _TILE[self.kind]
         width = _OVERLAP[self.kind] if overlap is None else overlap
         if width >= side:
-            raise ConfigError(f"apply: tiles of {side} with an overlap of {width}; pass a larger tile or less overlap")
+            raise ConfigError(f"apply: an overlap of {width} is too large for tiles of {side}; use larger tiles")
 
     @property
     def has_tokens(self) -> bool:
@@ -145,7 +145,7 @@ class Application:
         axes = 4 if self.kind == "image" else 3
         if not x.is_floating_point():
             raise ConfigError(
-                f"apply: an input is of {x.dtype}; pass floats in [-1, 1], such as x / 127.5 - 1 of bytes"
+                f"apply: an input has the type {x.dtype}; pass floats in [-1, 1], such as x / 127.5 - 1 of bytes"
             )
         if x.dim() != axes or x.shape[1] != self.channels or 0 in x.shape:
             sizes = "height x width" if self.kind == "image" else "samples"
@@ -225,7 +225,7 @@ def find_application(
     the sizes of `shape`.
     """
     if len(shape) not in (2, 3) or min(shape) < 1:
-        raise ConfigError(f"apply: inputs of {size_text(shape)} are no images or audio; call paragan.load(RUN).net")
+        raise ConfigError(f"apply: inputs of {size_text(shape)} are not images or audio; call paragan.load(RUN).net")
     output = _checked_call(call, torch.zeros((1, *shape)))
     common = math.gcd(*shape[1:])
     step = multiple or int(getattr(net, "input_multiple", common & -common))

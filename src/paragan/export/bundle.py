@@ -77,7 +77,7 @@ class Bundle:
         check_no_export_of(folder, "discriminator")
         if self._is_of_others(folder, path):
             raise ConfigError(
-                f"{folder} holds an export of other weights, of which a file of these would become a part; pass a file "
+                f"{folder} holds an export of other weights, with which this file would be mixed; pass a file "
                 f"in another folder, or --out {folder} to export all of it anew"
             )
         names = ("generator.safetensors", *(program.name for program in self._program_paths(folder)), "samples.png")

@@ -179,7 +179,7 @@ class TensorSampler(Sampler):
         source = self.held_out()
         spec = source.tensors[self.sample_name]
         if not is_pictured(spec.shape):
-            raise ConfigError(f"samples of {spec.shape} have no pictures; call paragan.load(RUN).net with its inputs")
+            raise ConfigError(f"samples of {spec.shape} are not images; call paragan.load(RUN).net with its inputs")
         sheet = FixedTensors(source, mode or self.mode).sheet(
             CalledNetwork(module=self.net), self._named_prior(source, seed), n
         )

@@ -292,6 +292,6 @@ def begin_balancer(balancer: Balancer, g: PlayerSlot, penalties: Sequence[Penalt
     ]
     if balancer.layer is not None and balancer.layer not in layers:
         raise ConfigError(
-            f"balancer.last_layer={balancer.layer} is no layer of G with weights; choose one, such as "
+            f"balancer.last_layer={balancer.layer} is not a layer of G with weights; choose one, such as "
             f"{', '.join(layers[-3:])}{registry.did_you_mean(registry.closest_name(balancer.layer, layers))}"
         )

@@ -138,7 +138,7 @@ def _constant_text(values: Tensor) -> str:
     if not (values == first).all() or first.is_complex():
         return ""
     number = float(first) + 0.0  # no -0
-    return f": all are {number:.3g}, as of {_CONSTANTS.get(number, 'a clamp that they are beyond')}; leave that out"
+    return f": all are {number:.3g}, as of {_CONSTANTS.get(number, 'a clamp whose range they exceed')}; remove that"
 
 
 @torch.no_grad()

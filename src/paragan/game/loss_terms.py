@@ -6,7 +6,7 @@ from torch import Tensor
 
 from paragan.core.outputs import DiscriminatorOutput, Outputs, discriminator_weights, mean_per_sample, sum_of
 from paragan.core.protocols import Penalty
-from paragan.core.types import LossTerms, Rows, Side
+from paragan.core.types import LossTerms, Rows, Side, player_label
 from paragan.core.weight_schedule import WeightSchedule, weight_at
 from paragan.game.options import AdversarialOptions
 
@@ -64,12 +64,12 @@ def varying_weights(
 def schedule_texts(adversarial: AdversarialOptions, penalties: Mapping[Side, Sequence[Penalty]]) -> Iterator[str]:
     """Yield a line for each term, or player, that does not act equally from the first batch on."""
     if adversarial.d_start_kimg:
-        yield f"d: trains from {adversarial.d_start_kimg:g} kimg"
+        yield f"D trains from {adversarial.d_start_kimg:g} kimg on"
     if adversarial.start_kimg:
-        yield f"g: the adversarial loss acts from {adversarial.start_kimg:g} kimg"
+        yield f"G: the adversarial loss begins at {adversarial.start_kimg:g} kimg"
     if isinstance(adversarial.weight, WeightSchedule):
-        yield f"g: weight of the adversarial loss: {adversarial.weight}"
+        yield f"G: weight of the adversarial loss: {adversarial.weight}"
     for side, terms in penalties.items():
         for term in terms:
             if isinstance(term.weight, WeightSchedule):
-                yield f"{side.value}: weight of {term.name}: {term.weight}"
+                yield f"{player_label(side.value)}: weight of {term.name}: {term.weight}"

@@ -123,10 +123,12 @@ class AdversarialOptions:
     weight: Weight = 1.0
     """Weight of the adversarial loss in G's turn."""
     start_kimg: NotNegative = 0.0
-    """When G's adversarial loss begins. Before, only penalties train G, and D does not run in its
-    turn unless one of them needs D."""
+    """Thousands of images after which G's adversarial loss begins.
+
+    Before, only penalties train G, and D does not run in its turn unless one of them needs D.
+    """
     d_start_kimg: NotNegative = 0.0
-    """When D begins to train. Before, nothing of D changes."""
+    """Thousands of images after which D begins to train. Before, nothing of D changes."""
     combine: Combine = "sum"
     """How losses of several discriminators are added: their sum, or the mean of each list."""
     weights: dict[str, NotNegative] = field(default_factory=dict)

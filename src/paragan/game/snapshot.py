@@ -161,7 +161,7 @@ def packed(weights: Mapping[str, Tensor]) -> Tensor:
 def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:
     """Return tensors of these types and shapes from bytes; `ConfigError` if the size is wrong."""
     if len(data) != (expected := num_bytes(like)):
-        raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: the networks of the ranks differ")
+        raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: networks differ between ranks")
     parts = torch.split(data, [num_bytes([value]) for value in like])
     pairs = zip(parts, like, strict=True)
     return (part.clone().view(value.dtype).view(value.shape) for part, value in pairs)

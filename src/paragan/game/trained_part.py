@@ -90,8 +90,7 @@ def check_saved(owner: str, net: nn.Module) -> None:
     tensors = chain(net.named_parameters(), net.named_buffers())
     if (wide := next((name for name, tensor in tensors if tensor.dtype == torch.complex128), None)) is not None:
         raise ConfigError(
-            f"{owner}: {wide} has complex128 numbers, which safetensors files, and so checkpoints, have not; "
-            "use complex64"
+            f"{owner}: {wide} has complex128 numbers, which checkpoints (safetensors files) cannot store; use complex64"
         )
 
 

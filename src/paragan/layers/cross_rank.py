@@ -145,7 +145,7 @@ def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
     """Return the group of this rank, or None if every rank is separate."""
     ranks = world.size if ranks is None else ranks
     if ranks < 1 or world.size % ranks:
-        raise ConfigError(f"norm_ranks={ranks} does not divide {world.size} ranks; pass a divisor")
+        raise ConfigError(f"norm_ranks={ranks} does not divide {world.size} ranks; pass a divisor of {world.size}")
     if ranks == 1:
         return None
     if ranks == world.size:

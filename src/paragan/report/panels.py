@@ -50,19 +50,19 @@ PANELS: Mapping[str, tuple[Panel, ...]] = {
         Panel(
             "D's loss by discriminator",
             r"(.*/)?d/loss/adversarial/.*",
-            "Before its weight. One that stays near its value for undecided logits learns nothing.",
+            "Losses before their weights. A D whose loss stays at that of undecided logits learns nothing.",
         ),
         Panel(
             "G's loss by discriminator",
             r"(.*/)?g/loss/adversarial/.*",
-            "Before its weight. One far above the others: G does not deceive that discriminator.",
+            "Losses before their weights. One far above the others: G does not deceive that discriminator.",
         ),
         Panel("Outputs by discriminator, real", r".*/real/.*", "Mean logit on training samples."),
         Panel("Outputs by discriminator, fake", r".*/fake/.*", "Mean logit on generated samples."),
         Panel(
             "Factors of the balancer",
             r".*/balancer/.*",
-            "By which terms of G's loss are multiplied. One that grows without end: its gradient vanishes.",
+            "The terms of G's loss are multiplied by these. One that grows without end: its gradient vanishes.",
         ),
         Panel(
             "Gradient norms",
@@ -156,7 +156,7 @@ PANELS: Mapping[str, tuple[Panel, ...]] = {
             "Threads that read and that decode. The controller adds some under congestion and gives them back.",
             0.0,
         ),
-        Panel("Depth", r"loading/depth", "Batches that are made ahead of the training step.", 0.0),
+        Panel("Depth", r"loading/depth", "Batches that are read ahead of the training step.", 0.0),
     ),
 }
 

@@ -203,7 +203,7 @@ def apply_to_content(application: Application, data: bytes, where: str, data_opt
     else:
         x = _read_audio(io.BytesIO(data), where, application.audio, max_size)
     if x[0, 0].numel() * application.scale ** (x.dim() - 2) > max_size:
-        raise DataError(f"{where}: its output is larger than {max_size:,} pixels or samples; make it smaller")
+        raise DataError(f"{where}: its output is larger than {max_size:,} pixels or samples; make the input smaller")
     return _to_file(application, application(x), where)
 
 

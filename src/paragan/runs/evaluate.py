@@ -87,7 +87,7 @@ def open_extractor(features: str, device: str = "auto") -> FeatureExtractor:
     choice = read_recipe("digits", [f"evaluation.features={features}"]).evaluation.features
     if choice is None or choice.name in ("auto", "judge"):
         raise ConfigError(
-            f"--features {features}: it belongs to a run; choose inception, cifar10, mnist, or a .pt2 file"
+            f"--features {features} needs the images of a run; choose inception, cifar10, mnist, or a .pt2 file"
         )
     images = InMemorySource(torch.zeros(2, 3, _SIDE, _SIDE, dtype=torch.uint8))
     context = ExtractorContext(

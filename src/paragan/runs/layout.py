@@ -119,7 +119,7 @@ def _measured(config: RunConfig, world: World, log: Log, model: Model | None) ->
         has_one_player = build.scheme(config).is_concurrent and world.size > 1  # on each rank
         if not (has_one_player and is_out_of_memory(error)):
             raise
-    log("layout    plain: both players do not fit into one process, and are not measured")
+    log("layout    plain: the two players together do not fit into one process, so nothing is measured")
     return config
 
 
@@ -141,7 +141,7 @@ def fastest_layout(trial: TrialRun, config: RunConfig, log: Log) -> RunConfig:
         text = f"{side.value}.{setting}={str(value).lower()}"
         changed = config.with_player(side.value, replace(config.player_options[side.value], **{setting: value}))
         if time.perf_counter() > deadline_s:
-            log(f"layout    {text}: not tried, {_BUDGET_S:.0f} s are over")
+            log(f"layout    {text}: not tried, the time limit of {_BUDGET_S:.0f} s is over")
             continue
         try:
             with torch.random.fork_rng(devices=[]):
@@ -149,7 +149,7 @@ def fastest_layout(trial: TrialRun, config: RunConfig, log: Log) -> RunConfig:
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
-            log(f"layout    {text}: left out ({error_line(error)})")
+            log(f"layout    {text}: not chosen, out of memory ({error_line(error)})")
             continue
         if gain is None:
             log(f"layout    {text}: not faster")

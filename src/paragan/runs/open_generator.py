@@ -157,7 +157,7 @@ def _open_file(
 ) -> Sampler:
     if is_torch_file(path) or generator_file.is_foreign(path):
         if model is not None:
-            raise ConfigError(f"generator is not used: {path} is no run of a program; leave generator out")
+            raise ConfigError(f"generator is not used: the networks of {path} are known by name; leave generator out")
         return _open_published(path, [*settings, *([] if steps is None else [f"model.steps={steps}"])], device)
     _check_no_settings(path, settings)
     file = generator_file.read(path)

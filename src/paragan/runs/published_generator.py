@@ -106,9 +106,9 @@ def _read(path: Path, weights: ProjectWeights, settings: Sequence[str]) -> Publi
     if texts:
         listed = ", ".join(f"model.{key}={value}" for key, value in weights.settings.items())
         raise CheckpointError(
-            f"{path}: {count} tensors of {weights.project} that show {listed}; of these and of the tensors of such a "
-            f"generator here, {len(texts)} have no partner: {join_some(texts, _MAX_NAMED)}; start a run from the "
-            "others by g.init with g.init.partial=true"
+            f"{path}: {count} tensors of {weights.project} that show {listed}, but {len(texts)} tensors are only in "
+            f"the file or only in such a generator: {join_some(texts, _MAX_NAMED)}; to use the others, start a run "
+            "with g.init and g.init.partial=true"
         )
     assumed = ", ".join(f"data.{key}={value}" for key, value in weights.data.items() if key != "name")
     origin = f"of {weights.project}, all {count} tensors{'; not in the file: ' if assumed else ''}{assumed}"

@@ -154,7 +154,7 @@ def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], 
     num_ranks = trainer.world.size
     start = f"ranks     {num_ranks} on {hosts} host{'s' if hosts > 1 else ''}"
     if trainer.roles.has_server:
-        return f"{start}: G and D on 0, played on 1 to {num_ranks - 1}; batches of {batch} images"
+        return f"{start}: G and D on rank 0, gradients from ranks 1 to {num_ranks - 1}; batches of {batch} images"
     strategies = {name: f"{player_label(name)} {player['strategy']}" for name, player in players.items()}
     if trainer.roles.is_split:
         ranks_of = {side.value: ", ".join(map(str, ranks)) for side, ranks in trainer.roles.ranks.items()}

@@ -45,7 +45,7 @@ class StoredFile:
         if self.num_bytes < 0:
             raise ValueError(f"num_bytes {self.num_bytes} is negative")
         if not is_sha256(self.sha256):
-            raise ValueError(f"sha256 {self.sha256[:100]!r} has not 64 hexadecimal digits")
+            raise ValueError(f"sha256 {self.sha256[:100]!r} does not have 64 hexadecimal digits")
 
 
 class MissingFileError(DataError):

@@ -90,7 +90,7 @@ def _input_shape(program: ExportedProgram, path: Path) -> tuple[int, int | None,
     nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
     value = nodes[0].meta.get("val") if len(nodes) == 1 else None
     if len(names) != 1 or not isinstance(value, Tensor):
-        raise DataError(f"{path}: the network has other inputs than one tensor of images; export one that has not")
+        raise DataError(f"{path}: the network must take one tensor of images and nothing else; export such a network")
     if value.dim() != 4 or not isinstance(value.shape[1], int):
         raise DataError(f"{path}: the network does not take images (B, C, H, W); export one that does")
     batch, channels, height, width = (size if isinstance(size, int) else None for size in value.shape)

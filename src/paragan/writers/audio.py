@@ -38,7 +38,7 @@ class Writer:
         for row, samples_B in event.tensors.items():
             if samples_B.dim() != 3 or samples_B.shape[1] not in (1, 2):
                 shape = "x".join(map(str, samples_B.shape[1:]))
-                self._warn(f"{row} of {shape} is no audio of 1xN or 2xN samples; it is not written")
+                self._warn(f"{row} of {shape} is not audio of 1xN or 2xN samples; it is not written")
                 continue
             create_subfolder(self._folder, "samples")
             prefix = "" if row == "data" else f"step-{event.step:07d}-"

@@ -163,8 +163,8 @@ def test_plan_draws_its_forecast(tmp_path, capsys):
         (["--workers", "two"], "--workers: 'two' is not a list of numbers such as 1,8,64"),
         (["--workers", "4", "--network", "carrier"], "unknown network 'carrier'; choose one of loopback"),
         (["--workers", "4", "--assume", "luck=1"], "--assume: unknown key 'luck'; choose one of cores"),
-        (["--assume", "jitter=1"], "pass --workers, too"),
-        (["--plot", "a.svg"], "pass --workers, too"),
+        (["--assume", "jitter=1"], "add --workers N"),
+        (["--plot", "a.svg"], "add --workers N"),
         (["--workers", "4", "--plot", "a.pdf"], "--plot a.pdf: unknown format '.pdf'"),
     ],
 )

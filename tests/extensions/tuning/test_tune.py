@@ -145,7 +145,7 @@ def test_study_without_a_score_is_an_error_with_the_last_reason(trained, capsys)
 
     trained.score = score
     assert main([*SHORT, RATE, "--trials", "2"]) == 2
-    assert "no trial of study has a score; the last one: d is not finite" in capsys.readouterr().err
+    assert "no trial of study has a score; reason of the last trial: d is not finite" in capsys.readouterr().err
 
 
 def test_scores_without_the_goal_end_the_study(trained, capsys):

@@ -56,7 +56,7 @@ def test_range_without_values_is_refused(words, problem):
 
 
 def test_plain_value_among_the_ranges_of_a_program_is_refused():
-    with pytest.raises(ConfigError, match=r"tune: train.batch=8 is no range; write one as"):
+    with pytest.raises(ConfigError, match=r"tune: train.batch=8 is not a range; write one as"):
         parse_ranges({"g.optimizer.lr": "log:1e-5..1e-3", "train.batch": "8"})
 
 

@@ -130,7 +130,7 @@ FAULTS = {
             ("class Block(nn.Module):", FUNCTION.format(refusal="", detached=".detach()")),
             ("F.silu(self.conv(x))", "Squash.apply(self.conv(x))"),
         ],
-        {"twice differentiable, D": "the second derivative is not that of the first; the network uses the autograd"},
+        {"twice differentiable, D": "the second derivative is not the derivative of the first; the network uses"},
     ),
     "state-in-an-attribute": (
         [

@@ -178,7 +178,8 @@ def test_the_same_program_goes_on_where_it_left(manager, tmp_path, capsys):
     scale_mgr.save()
     scale_mgr.train(gan)
     scale_mgr.close()
-    assert ending(tmp_path / "run") == {"code": 85, "step": 3, "reason": "left by the program; not saved since step 2"}
+    reason = "the program ended early; not saved since step 2"
+    assert ending(tmp_path / "run") == {"code": 85, "step": 3, "reason": reason}
     again = manager()
     again.train(gan)
     assert "resuming at step 2" in capsys.readouterr().out

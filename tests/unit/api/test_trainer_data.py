@@ -224,7 +224,7 @@ HOPELESS = {
     "data: sample 1 has 'name' of type str; pass a tensor, an array of numbers or a number, or leave it out": {
         "data": {**tensors(2), "name": [1, "b"]}
     },
-    "data: the name 3 is no text; use one such as 'audio'": {"data": Same({3: torch.zeros(2)})},
+    "data: the name 3 is not a string; use one such as 'audio'": {"data": Same({3: torch.zeros(2)})},
     "ragged is a list; pass the axis by name, such as {'audio': 1}": {"ragged": ["frames"]},
     "data: samples of 'words' differ in another axis than 0 ((2, 3), (4, 2)); pad them": {
         "data": {**tensors(2), "words": [torch.zeros(2, 3), torch.zeros(4, 2)]}, "ragged": {"words": 0}

@@ -116,7 +116,7 @@ def test_a_score_without_a_value_says_so(tmp_path, capsys):
 def test_equal_images_train_without_scores_and_the_line_says_why(tmp_path, capsys):
     trainer(tmp_path, data={"x": images(1)["image"].repeat(12, 1, 1, 1)}).run()
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "equal features" in line]
-    assert line.startswith("warning: score: fd[judge] has no value") and "they are equal, or" in line
+    assert line.startswith("warning: score: fd[judge] has no value") and "the images are equal, or" in line
 
 
 def test_generated_images_are_those_of_the_inputs_of_random_samples():

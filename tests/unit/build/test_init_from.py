@@ -97,7 +97,7 @@ def test_other_classes_keep_their_initial_embeddings(tmp_path, source, kinds):
     name = next(name for name in mine if name in per_class)
     here, there = ("x".join(map(str, value[name].shape)) for value in (mine, saved))
     taken = f"G {len(mine) - len(per_class)} of {len(mine)} tensors and the average, as initialised: "
-    assert f"{taken}{name} ({here} here, {there} there)" in line
+    assert f"{taken}{name} ({here} here, {there} in the file)" in line
 
 
 def test_low_precision_weights_and_the_copies_that_are_stepped_agree(tmp_path, source):

@@ -84,7 +84,7 @@ def test_a_discriminator_from_an_encoder_reports_only_its_head_as_new(tmp_path, 
     first, *rows = said[0].splitlines()
     assert first == f"d.init: {len(mine) - len(new)} tensors loaded, {len(new)} not"
     assert {tuple(row.split()[:2]) for row in rows} == {("new", name) for name in new}
-    assert all(f"{name} (missing there)" in line for name in new)
+    assert all(f"{name} (missing in the file)" in line for name in new)
 
 
 def test_several_files_make_up_one_player(tmp_path, source):
@@ -144,11 +144,13 @@ def test_weights_that_do_not_fit_are_one_line(tmp_path, source, capsys):
     error = refused(tmp_path, capsys, f"d.init={tmp_path / 'shape.safetensors'}", prefix)
     assert (
         f"does not fit D: {name.removeprefix('encoder.')} (1x" in error
-        and "here, 3x2 there); pass d.init.partial=true" in error
+        and "here, 3x2 in the file); pass d.init.partial=true" in error
     )
-    assert "more (missing here)" in refused(tmp_path, capsys, f"d.init={tmp_path / 'more.safetensors'}", prefix)
+    assert "more (missing in the network)" in refused(
+        tmp_path, capsys, f"d.init={tmp_path / 'more.safetensors'}", prefix
+    )
     error = refused(tmp_path, capsys, f"d.init={source / 'd.safetensors'}", "d.init.partial=true")
-    assert "has no weight with the name and shape of one of D; names here are like" in error
+    assert "has no weight with the name and shape of one of D; names of the network are like" in error
     error = refused(tmp_path, capsys, f"d.init={source / 'd.safetensors'}", "d.init.prefix=body.")
     assert "has no tensor under the prefix 'body.'; its names begin with encoder" in error
     both = f"d.init={{path: [{source / 'd.safetensors'}, {tmp_path / 'more.safetensors'}]}}"
@@ -173,7 +175,7 @@ def test_other_paths_are_one_line(tmp_path, capsys, monkeypatch):
         tmp_path, capsys, "g.init=text.safetensors"
     )
     assert "g.init.path nowhere does not exist; give a run folder" in refused(tmp_path, capsys, "g.init=nowhere")
-    assert "g.init needs weights to start from, which a grid does not have" in refused(
+    assert "g.init needs weights to start from, which a grid does not support" in refused(
         tmp_path, capsys, "g.init=x", "grid.shape=1x1"
     )
     assert "g.init.path . holds no weights" in refused(tmp_path, capsys, "g.init={path: .}")

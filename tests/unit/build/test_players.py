@@ -148,7 +148,7 @@ def test_players_survive_writing_and_reading_a_config(words):
         (["players.denoiser.lr=1"], "command line: players.denoiser.lr: unknown key"),
         (["players.D.optimizer.lr=1"], "players: the name 'D' is invalid"),
         (["penalties=[]"], "players.denoiser has no loss"),
-        (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is no player"),
+        (["penalties=[term.py,r1]", "players={}"], "penalty denoise is a term of denoiser, which is not a player"),
         (
             ["players.denoiser.train=[weight]", "players.denoiser.precision=pure"],
             "players.denoiser.precision=pure .* players.denoiser.train",

@@ -190,7 +190,7 @@ def test_g_runs_through_d_if_a_penalty_needs_it():
 def test_term_that_reads_a_d_that_did_not_run_is_refused():
     reads_d = pg.Term(name="logit", function=lambda outputs, inputs: outputs.fake.logits_B)
     gan = game(pg.AdversarialOptions(start_kimg=1.0), g_penalties=(reads_d,))
-    with pytest.raises(pg.ConfigError, match=r"reads D's output \(logits_B\).*set its uses_discriminator to True"):
+    with pytest.raises(pg.ConfigError, match=r"reads D's output \(logits_B\).*set uses_discriminator = True"):
         synchronous.step(gan, batches())
 
 
@@ -253,9 +253,9 @@ def test_run_records_weights_and_says_when_terms_begin(tmp_path):
     config = read_recipe("digits", [*TINY, *SMALL, *words, "every.sample_kimg=0.016"])
     events = list(build.trainer(config, tmp_path, print, stop=lambda: False).run())
     texts = [event.values["text"] for event in events if event.kind == "event"]
-    assert "d: trains from 0.016 kimg" in texts
-    assert "g: the adversarial loss acts from 0.032 kimg" in texts
-    assert "d: weight of r1: 1 to 0, linear from 0 to 0.064 kimg" in texts
+    assert "D trains from 0.016 kimg on" in texts
+    assert "G: the adversarial loss begins at 0.032 kimg" in texts
+    assert "D: weight of r1: 1 to 0, linear from 0 to 0.064 kimg" in texts
     steps = [event.values for event in events if event.kind == "step"]
     assert [step["g/weight/adversarial"] for step in steps] == [0, 0, 1, 1]
     assert [step["d/weight/r1"] for step in steps] == pytest.approx([1, 0.75, 0.5, 0.25])

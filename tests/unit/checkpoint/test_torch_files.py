@@ -49,8 +49,8 @@ def compressed(path):
     [
         ({"weight": torch.zeros(2), "more": Trap()}, "holds Python objects"),
         ({"weight": torch.zeros(2), "more": np.zeros(2)}, "holds Python objects"),
-        ({"weight": expanded()}, "weight is no plain tensor"),
-        ({"weight": torch.eye(2).to_sparse()}, "weight is no plain tensor"),
+        ({"weight": expanded()}, "weight is not a plain tensor"),
+        ({"weight": torch.eye(2).to_sparse()}, "weight is not a plain tensor"),
         (nested(), "holds no tensors with names"),
         ([torch.zeros(2)], "holds no tensors with names"),
         ({"optimizer": {"state": {0: torch.zeros(2)}, "param_groups": []}}, "holds no tensors with names"),

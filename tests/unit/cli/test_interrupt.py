@@ -48,7 +48,7 @@ def test_first_signal_requests_a_stop_and_prints_a_line(loop, number):
     loop.send_signal(number)
     assert loop.stdout.readline() == "False\n"
     out, error = loop.communicate("\n", timeout=30)
-    assert (out, error, loop.returncode) == ("left\n", "stopping after this step; again to abort\n", 0)
+    assert (out, error, loop.returncode) == ("left\n", "stopping after this step; press Ctrl-C again to abort\n", 0)
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])

@@ -61,7 +61,7 @@ def test_its_own_test_passes_under_pytest():
 @pytest.mark.parametrize(
     ("name", "stands", "instead", "message"),
     [
-        ("same", "self.layers(z)", "self.layers(0 * z + 1)", "every latent gives the same picture"),
+        ("same", "self.layers(z)", "self.layers(0 * z + 1)", "every latent gives the same image"),
         ("still", "self.layers(x)", "0 * self.layers(x)", "some weights never move"),
     ],
 )

@@ -108,7 +108,7 @@ def test_another_model_keeps_what_the_command_line_says(recipe):
                                                   "of name, weight, "),
         ("scheme: {name: 3}\n", "run.yaml:4: scheme.name: must be one of …, not 3"),
         ("scheme: [a]\n", "run.yaml:4: scheme: must be one of …, not ['a']"),
-        ("format: 2\n", "run.yaml:4: format: must be 1, not 2; a file of a later format needs a later paragan"),
+        ("format: 2\n", "run.yaml:4: format: must be 1, not 2; a file of a later format needs a newer paragan"),
         ("format: true\n", "run.yaml:4: format: must be 1, not true"),
     ],
 )  # fmt: skip

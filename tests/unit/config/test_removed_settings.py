@@ -130,7 +130,7 @@ def run_with(folder, *changed):
 def test_command_to_train_anew_instead_of_an_older_run_works_as_the_line_says(tmp_path, name, fresh, capsys):
     old = older_run(tmp_path / name, data="cache_mb: 256")
     assert main(["train", str(old), *fresh]) == 2
-    advised = shlex.split(capsys.readouterr().err.partition("settings of today: ")[2])
+    advised = shlex.split(capsys.readouterr().err.partition("settings are current: ")[2])
     assert advised[1:] == ["train", "RECIPE", "--out", str(old), "--fresh"]
     words = ["train.kimg=0.128", "train.executor=eager", "every.score_kimg=0", "every.sample_kimg=0"]
     assert main(["train", "digits", *words, *advised[3:]]) == 0

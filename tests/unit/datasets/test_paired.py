@@ -93,7 +93,7 @@ def test_invalid_pairs_raise_one_line(root, tmp_path):
         source(root, load_size=16)
     for name in "ab":
         Image.fromarray(np.zeros((8, 9, 3), np.uint8)).save(tmp_path / f"{name}.png")
-    with pytest.raises(DataError, match="9 x 8 pixels are no pair"):
+    with pytest.raises(DataError, match="9 x 8 pixels are not a pair"):
         source(tmp_path).fetch([0])
     with tarfile.open(tmp_path / "empty.tar", "w"):
         pass

@@ -159,7 +159,7 @@ def test_resize_is_in_the_fingerprint(tmp_path, module):
 
 
 def test_unknown_filter_is_refused(photos):
-    with pytest.raises(DataError, match=r"data\.resize='area' is no filter; use lanczos or bicubic"):
+    with pytest.raises(DataError, match=r"data\.resize='area' is not a filter; use lanczos or bicubic"):
         open_images(photos, resize="area")
 
 

@@ -151,8 +151,8 @@ def test_fewer_images_than_a_metric_needs_are_counted(folders, features, tmp_pat
     assert isinstance(metrics["fd"], float)
     assert isinstance(metrics["kid"], float)
     assert missing == {
-        **dict.fromkeys(("precision", "recall"), "needs 4 images of each side"),
-        **dict.fromkeys(("density", "coverage"), "needs 6 images of each side"),
+        **dict.fromkeys(("precision", "recall"), "needs at least 4 generated and as many real images"),
+        **dict.fromkeys(("density", "coverage"), "needs at least 6 generated and as many real images"),
     }
     assert {name for name, value in metrics.items() if value is None} == missing.keys()
 
@@ -240,7 +240,7 @@ def test_statistics_that_do_not_fit_are_one_line(folders, features, tmp_path, ca
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--features", "judge"], "belongs to a run"),
+        (["--features", "judge"], "needs the images of a run"),
         (["--features", "nonsense"], "nonsense"),
         (["--features", "cifar10"], "3x32x32"),
         (["--metrics", "fd,label_accuracy"], "label_accuracy"),
@@ -276,8 +276,8 @@ def test_metric_that_is_named_and_cannot_be_computed_is_an_error(folders, featur
     [
         (["missing", "REAL"], "GENERATED: no folder 'missing'"),
         (["REAL", "missing"], "REAL: no folder 'missing'"),
-        (["REAL", "REAL", "--metrics", "nonsense"], "no metric 'nonsense'; choose of fd, kid, precision,"),
-        (["REAL", "REAL", "--metrics", "ssim"], "ssim cannot be computed from the features of two folders; choose of"),
+        (["REAL", "REAL", "--metrics", "nonsense"], "no metric 'nonsense'; choose from fd, kid, precision,"),
+        (["REAL", "REAL", "--metrics", "ssim"], "ssim cannot be computed from the features of two folders; choose"),
     ],
 )
 def test_messages_of_score_name_what_exists(folders, features, capsys, words, message):

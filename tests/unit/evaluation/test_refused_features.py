@@ -78,7 +78,7 @@ def score_by(function, num_images=300, dtype=torch.float32):
         (lambda x: x.log(), r"mine returns features that are not finite; use evaluation.dtype=float32, or another"),
         (
             lambda x: torch.ones_like(x),
-            r"mine returns equal features for all real images: they are equal, or it is an extractor of other",
+            r"mine returns equal features for all real images: the images are equal, or it was trained on others",
         ),
     ],
     ids=["flattened", "rows-of-tokens", "averaged", "nan", "constant"],

@@ -115,7 +115,7 @@ def test_record_of_inputs_that_a_kill_cut_short_is_continued(superres, tmp_path,
     record = tmp_path / "out" / "inputs.jsonl"
     lines = record.read_text().split("\n")
     record.write_text("\n".join(lines[:2]) + rest)
-    for expected in ("1 files written, 1 were there", "0 files written, 2 were there"):
+    for expected in ("1 files written, 1 existed already", "0 files written, 2 existed already"):
         capsys.readouterr()
         assert apply(superres, inputs, tmp_path / "out") == 0
         assert expected in capsys.readouterr().out

@@ -94,7 +94,7 @@ class Two(nn.Module):
     ("network", "inputs", "message"),
     [
         (nn.Identity(), (torch.zeros(2, 3, 8, 8),), r"takes 2 images at a time; export it with dynamic_shapes=\(\{0:"),
-        (Two(), (torch.zeros(2, 3, 8, 8),) * 2, "has other inputs than one tensor of images"),
+        (Two(), (torch.zeros(2, 3, 8, 8),) * 2, "must take one tensor of images and nothing else"),
         (nn.Identity(), (torch.zeros(2, 3),), r"does not take images \(B, C, H, W\)"),
     ],
 )

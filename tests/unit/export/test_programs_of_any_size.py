@@ -81,8 +81,8 @@ def test_generator_of_two_directions_needs_one(image_runs):
 @pytest.mark.parametrize(
     ("name", "words", "message"),
     [
-        ("superres", ["--direction", "a_to_b"], "^--direction is of programs"),
-        ("translate", ["--direction", "a_to_b", "--format", "safetensors"], "^--direction is of programs"),
+        ("superres", ["--direction", "a_to_b"], "^--direction is for programs"),
+        ("translate", ["--direction", "a_to_b", "--format", "safetensors"], "^--direction is for programs"),
         ("translate", ["--format", "python"], "^export: .*a_to_b and b_to_a"),
         ("translate", ["--format", "torch", "--direction", "c"], "^export: .*a_to_b and b_to_a"),
     ],

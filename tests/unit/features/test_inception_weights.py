@@ -116,7 +116,7 @@ def test_other_file_is_refused(published, tmp_path, capsys):
     other.write_bytes(b"pickle")
     assert main(["metrics", "import-weights", str(other)]) == 2
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "of no public file of Inception weights" in error
+    assert error.count("\n") == 1 and "not that of a public file of Inception weights" in error
     assert not (tmp_path / "cache").exists()
 
 

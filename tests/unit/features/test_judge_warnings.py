@@ -31,7 +31,7 @@ def small():
         (
             True,
             (),
-            r"means little for these images: without classes, .* for 25.0% of held-out images \(25% by chance\)",
+            r"means little for these images: without classes, .* right on 25.0% of held-out images \(25% by chance\)",
         ),
         (
             True,

@@ -188,7 +188,7 @@ def test_other_errors_stay_what_they_are():
         (["d.strategy=zero3"], "strategy zero3"),
         (["g.recompute=true"], "g.recompute"),
         (["scheme=asynchronous"], "scheme asynchronous"),
-        (["train.executor=graphs"], "which a CPU does not have; use train.executor=eager"),
+        (["train.executor=graphs"], "which a CPU does not support; use train.executor=eager"),
         (["grid={shape: 2x2}"], "a grid"),
     ],
 )

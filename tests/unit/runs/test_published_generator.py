@@ -116,7 +116,10 @@ def test_load_a_network_that_fits_in_part_names_the_other_tensors(one_direction,
     change(state)
     torch.save(state, path)
     text = message(path)
-    assert "1 have no partner: " in text and "model.width=4, model.blocks=2" in text
+    assert (
+        "1 tensors are only in the file or only in such a generator: " in text
+        and "model.width=4, model.blocks=2" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_load_options_that_do_not_belong_to_the_file_are_one_line(one_direction,
     assert "leave it out" in message(path, best=True)
     assert "leave generator out" in message(path, generator=nn.Linear(1, 1))
     assert "model.wdth" in message(path, settings={"model.wdth": 3})
-    assert "no partner" in message(path, settings={"model.width": 3})
+    assert "only in the file or only in" in message(path, settings={"model.width": 3})
     assert "settings are for files of published projects" in message(tmp_path, settings={"model.width": 3})
 
 

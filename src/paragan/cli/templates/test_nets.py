@@ -20,7 +20,7 @@ def test_every_weight_moves_and_latents_give_different_pictures():
     pictures = [event.x_BCHW for event in events if event.x_BCHW is not None]
     moved = [(now != then).any() for now, then in zip(weights, before, strict=True)]
     assert all(moved), "some weights never move"
-    assert pictures[-1].std(dim=0).mean() > 0.02, "every latent gives the same picture"
+    assert pictures[-1].std(dim=0).mean() > 0.02, "every latent gives the same image"
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ def _decode(content: bytes, where: str) -> tuple[str, bool]:
         encoding = "cp1252"
         text = content.decode(encoding, "replace")
     if "\0" in text[:1000]:
-        raise DataError(f"{where}: it is no text; pass a table of labels, unpacked, as CSV or JSON")
+        raise DataError(f"{where}: it is not text; pass a table of labels, unpacked, as CSV or JSON")
     return text, encoding == "cp1252"
 
 

@@ -70,7 +70,7 @@ class SampleForm:
             if specs != declared:
                 raise DataError(
                     f"data: sample {number} has {describe_tensors(specs)}, the first {describe_tensors(declared)}; "
-                    "resize or convert pictures to one form, or name an axis that differs: ragged={NAME: AXIS}"
+                    "resize or convert images to one form, or name an axis that differs: ragged={NAME: AXIS}"
                 )
             for name, tensor in tensors.items():
                 rows.setdefault(name, []).append(tensor)
@@ -191,4 +191,4 @@ def check_names(sample: Mapping[Any, Any]) -> None:
     """Raise `DataError` for a name that is no text."""
     for name in sample:
         if not isinstance(name, str):
-            raise DataError(f"data: the name {name!r} is no text; use one such as 'audio'")
+            raise DataError(f"data: the name {name!r} is not a string; use one such as 'audio'")

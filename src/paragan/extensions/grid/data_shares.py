@@ -55,7 +55,7 @@ class DataShares:
             rows = rows[np.isin(self._labels[rows], classes)]
         if len(rows) == 0:
             spec_index = self.options.cells.index(self.options.of_cell(cell))
-            fix = "increase its diet" if share < 1 else "name other classes"
+            fix = "increase its diet, its share of the images" if share < 1 else "name other classes"
             raise ConfigError(f"grid.cells.{spec_index}.classes: cell {cell} has no image of these classes; {fix}")
         return SubsetSource(self.source, rows)
 

@@ -140,5 +140,5 @@ def read_profile(path: Path) -> RunProfile:
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
         raise ConfigError(
-            f"{path} is no profile of paragan ({reason}); write one with `plan --profile-file FILE`"
+            f"{path} is not a profile of paragan ({reason}); write one with `plan --profile-file FILE`"
         ) from error

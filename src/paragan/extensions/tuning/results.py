@@ -54,9 +54,7 @@ def write_results(plan: StudyPlan, trials: Sequence[TrialRecord], folder: Path) 
     """Write `trials.csv` and `trials.png`; return a line about both."""
     write_text(folder / "trials.csv", _as_csv(plan, trials))
     if find_spec("matplotlib") is None:
-        return (
-            f"{folder / 'trials.csv'}; for a picture of the trials run {sys.executable} -m pip install 'paragan[plot]'"
-        )
+        return f"{folder / 'trials.csv'}; for a plot of the trials run {sys.executable} -m pip install 'paragan[plot]'"
     height = 3.0 * math.ceil(len(plan.dimensions) / _MAX_COLUMNS)
     picture = render_figure(plan.recipe, (10.0, height), lambda figure: _draw(figure, plan, trials), "png")
     write_bytes(folder / "trials.png", picture)

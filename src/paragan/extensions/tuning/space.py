@@ -71,7 +71,7 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
             dimensions[key] = dimension
             continue
         if text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
-            raise ConfigError(f"{key}={text} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
+            raise ConfigError(f"{key}={text} is not a range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
         settings.append(word)
         fixed_keys.add(key)
     if not dimensions:
@@ -86,7 +86,7 @@ def parse_ranges(ranges: Mapping[str, str]) -> tuple[Dimension, ...]:
     check_optuna()
     settings, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
     if settings:
-        raise ConfigError(f"tune: {settings[0]} is no range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
+        raise ConfigError(f"tune: {settings[0]} is not a range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
     return dimensions
 
 

@@ -78,7 +78,7 @@ def check_double_backward(subject: VerifiedNetworks, traits: NetworkTraits) -> L
         return passed_result()
     error = _second_error(net, x, conditions, slopes)
     if error > _TOLERANCE:
-        return failed_result("the second derivative is not that of the first" + _suspects(traits), error)
+        return failed_result("the second derivative is not the derivative of the first" + _suspects(traits), error)
     return passed_result(error)
 
 

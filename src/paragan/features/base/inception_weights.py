@@ -134,4 +134,4 @@ def _read_published(file: Path) -> tuple[bytes, RemoteFile, str]:
         if remote.sha256 == sha256:
             return content, remote, extractor
     urls = " or ".join(published.files[0].url for published in PUBLISHED.values())
-    raise DataError(f"{file}: its sha256 {sha256} is of no public file of Inception weights; download {urls}")
+    raise DataError(f"{file}: its sha256 {sha256} is not that of a public file of Inception weights; download {urls}")

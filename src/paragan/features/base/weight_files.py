@@ -57,7 +57,7 @@ def _difference(weights: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
     if missing := [name for name in expected if name not in weights]:
         return f"the file has no tensor {missing[0]!r} of this network"
     if unknown := [name for name in weights if name not in expected]:
-        return f"the file has a tensor {unknown[0]!r}, which this network has not"
+        return f"the file has a tensor {unknown[0]!r}, which this network does not have"
     for name, tensor in expected.items():
         stored = weights[name]
         if stored.shape != tensor.shape or stored.is_floating_point() != tensor.is_floating_point():

@@ -21,7 +21,7 @@ def _render(job: ClusterJob) -> str:
 def _submit(job: ClusterJob, path: PurePath) -> list[str]:
     """Return the command that submits the script at `path`."""
     if "--" in job.site:
-        raise ConfigError("--site: -- is no option of `ray job submit`, such as --address=URL")
+        raise ConfigError("--site: -- is not an option of `ray job submit`, such as --address=URL")
     # Ray kills a job that has not ended so long after a request to stop: the run needs `save_s` of it
     environment = {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(2 * job.save_s)}}
     resources = [f"--entrypoint-num-cpus={job.cpus_per_rank * job.size}"]

@@ -75,7 +75,7 @@ def _options(job: ClusterJob) -> list[str]:
         options.append(f"--array=0-{len(job.seeds) - 1}")
     for option in job.site:
         if not _OPTION.fullmatch(option):
-            raise ConfigError(f"--site: {option!r} is no option of sbatch, such as --partition=gpu")
+            raise ConfigError(f"--site: {option!r} is not an option of sbatch, such as --partition=gpu")
     return [*options, *job.site]
 
 

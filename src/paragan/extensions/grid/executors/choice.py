@@ -98,7 +98,7 @@ def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, log:
     graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
     why_not_stacked = unstackable_reason(cells)
     why_not_recorded = why_not_stacked or (
-        "this device cannot record its work" if graph is None else unrecordable_reason(cells)
+        "this device has no CUDA graphs" if graph is None else unrecordable_reason(cells)
     )
     reason = {"stacked": why_not_stacked, "recorded": why_not_recorded}.get(options.executor)
     if reason is not None:
@@ -118,7 +118,7 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
     """Return why these cells cannot be stacked; None if they can."""
     first = cells[0]
     if Capability.STACKED not in first.scheme.capabilities:
-        return "the scheme needs the players themselves"
+        return "the scheme does not train stacked cells"
     for cell in cells:
         for side, player in cell.players.items():
             reference = first.players[side]
@@ -132,7 +132,7 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
             if player.strategy.training_module(player.net) is not player.net:
                 return f"{name} uses a strategy"
             if others := sorted(player.policy.changed.keys() - HONOURED):
-                return f"{name} has {others[0]}={player.policy.changed[others[0]]!r}, which stacked turns do not honour"
+                return f"{name} has {others[0]}={player.policy.changed[others[0]]!r}, which the stack does not support"
             if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
                 return f"{name} has different numbers of updates in the cells"
         if cell.random_opponents:

@@ -84,7 +84,7 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
             for name, value in player.policy.changed.items():
                 if name not in HONOURED:
                     raise ConfigError(
-                        f"scheme {self.name} does not honour {player.side.value}.{name}={value!r}; "
+                        f"scheme {self.name} does not support {player.side.value}.{name}={value!r}; "
                         "leave it out, or use scheme synchronous"
                     )
 
