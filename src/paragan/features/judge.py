@@ -61,7 +61,8 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
             elif steps == 6:
                 left_s = (time.monotonic() - began_s) / 4 * (classifier.STEPS - 6)
                 subject = (
-                    f"a classifier on {len(context.train):,} of your images, by which scores compare (fd: 0 if equal)"
+                    f"a classifier on {len(context.train):,} of your images, for scores by its features "
+                    "(fd: 0 if equal; real: held-out images)"
                 )
                 wait = f"about {left_s:.0f} s, once for these images (evaluation.mode=background: without a wait)"
                 context.log(f"score     training {subject}: {wait}")

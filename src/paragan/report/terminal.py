@@ -24,7 +24,7 @@ _SPARK_WIDTH = 24
 _MAX_SCORES = 8
 _MAX_METRICS = 6
 _MAX_MESSAGES = 4
-_LOSSES = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
+_LOSSES = (("D loss", "d/loss/adversarial"), ("G loss", "g/loss/adversarial"))
 _PACE = ("images_per_s", "data_wait")
 _STATES = {"running": "bold blue", "finished": "bold green", "failed": "bold red"}
 

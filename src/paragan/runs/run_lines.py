@@ -83,7 +83,7 @@ def start_lines(
 ) -> list[str]:
     """Return the start lines: what is trained, on which data, and where. Collective."""
     start = f"resuming at step {trainer.clock.step}" if resumed else "starting"
-    run = f"{request.name} for {trainer.images / 1000:g} kimg in {request.where}"
+    run = f"{request.name} for {trainer.images / 1000:g} kimg (thousand images) in {request.where}"
     source = trainer.batches.source
     players = trainer.describe()["players"]
     batch = request.config.train.batch

@@ -115,7 +115,7 @@ def step_text(values: Mapping[str, Any], noun: str = "images") -> str:
         parts += [f"{values['images_per_s']:.0f} {noun}/s", f"ETA {clock_time(values['eta_s'])}"]
     parts.append(f"data wait {values['data_wait']:.0%}")
     losses = (("D", "d/loss/adversarial"), ("G", "g/loss/adversarial"))
-    parts += [f"{name} {values[key]:.3f}" for name, key in losses if key in values]
+    parts += [f"{name} loss {values[key]:.3f}" for name, key in losses if key in values]
     return "  ".join(parts)
 
 

@@ -58,7 +58,7 @@ def test_run_on_an_empty_machine_resumes_from_the_bucket_bit_for_bit(bucket, cac
     assert LEASE not in bucket.names() and stored(bucket, 2)
     shutil.rmtree(cache)
     assert train() == 0
-    assert "resuming at step 2: digits for 0.064 kimg in s3://bucket/run" in capsys.readouterr().out
+    assert "resuming at step 2: digits for 0.064 kimg (thousand images) in s3://bucket/run" in capsys.readouterr().out
     assert stored(bucket, 4) == undisturbed and LEASE not in bucket.names()
     record = [json.loads(line) for line in bucket.content("metrics.jsonl").splitlines()]
     assert [line["step"] for line in record if line["kind"] == "end"] == [2, 4]

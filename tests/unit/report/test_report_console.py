@@ -44,7 +44,7 @@ def test_console_without_a_terminal_prints_best_mixture_every_ten_seconds(capsys
 
 def test_step_text_has_no_speed_before_it_is_known():
     values = {"images_per_s": 0.0, "eta_s": 0.0, "data_wait": 0.03, "d/loss/adversarial": 1.5}
-    assert step_text(values) == "data wait 3%  D 1.500"
+    assert step_text(values) == "data wait 3%  D loss 1.500"
     assert step_text(values | {"images_per_s": 9.0, "eta_s": 61.0}).startswith("9 images/s  ETA 1:01  data wait 3%")
 
 

@@ -92,7 +92,7 @@ def test_off_a_terminal_a_line_at_times_until_the_end(run, monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert 3 <= len(lines) <= 6  # ten looks, ten seconds between lines
     assert lines[0].startswith("running") and lines[-1].startswith("finished  step 2,030")
-    assert all("fd[judge]" in line and line.isascii() for line in lines) and "D -0.5" in lines[-1]
+    assert all("fd[judge]" in line and line.isascii() for line in lines) and "D loss -0.5" in lines[-1]
 
 
 def test_a_terminal_is_followed_to_the_end_and_ctrl_c_is_no_error(run, monkeypatch, capsys):
