@@ -129,8 +129,8 @@ def test_local_script_stops_at_the_first_failed_seed(tmp_path, recorder):
 @pytest.mark.parametrize(
     ("target", "changes", "expected"),
     [
-        ("slurm", {"site": ("--partition=a\n#SBATCH --uid=0",)}, "no option of sbatch"),
-        ("slurm", {"site": ("touch planted",)}, "no option of sbatch"),
+        ("slurm", {"site": ("--partition=a\n#SBATCH --uid=0",)}, "not an option of sbatch"),
+        ("slurm", {"site": ("touch planted",)}, "not an option of sbatch"),
         ("slurm", {"image": "x"}, "--image does not apply to `launch slurm`"),
         ("local", {"time_limit_min": 5, "nodes": 1}, "--time-limit does not apply"),
         ("local", {}, "--nodes does not apply to `launch local`; for several hosts use `launch slurm`"),

@@ -171,6 +171,6 @@ def test_plan_draws_its_forecast(tmp_path, capsys):
 def test_forecast_that_cannot_be_made_is_refused_in_one_line(tmp_path, capsys, words, problem):
     path = tmp_path / "profile.json"
     profile(fingerprint=updates_fingerprint(read_recipe("digits", WORDS))).write(path)
-    given = [] if "pass --workers" in problem else ["--profile-file", str(path)]
+    given = [] if "add --workers" in problem else ["--profile-file", str(path)]
     assert main(["plan", "digits", *WORDS, *words, *given]) == 2
     assert problem in " ".join(capsys.readouterr().err.replace("│", " ").split())

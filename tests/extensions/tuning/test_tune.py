@@ -287,7 +287,7 @@ def test_results_of_trials_are_ranked_by_the_goal(tmp_path):
 def test_missing_extras_are_named(trained, monkeypatch, capsys):
     monkeypatch.setattr(tune_results, "find_spec", lambda name: None)
     assert main([*SHORT, RATE, "--trials", "1"]) == 0
-    assert "study/trials.csv; for a picture" in capsys.readouterr().out and not Path("study/trials.png").exists()
+    assert "study/trials.csv; for a plot" in capsys.readouterr().out and not Path("study/trials.png").exists()
     monkeypatch.setattr(tune_space, "find_spec", lambda name: None)
     assert main([*SHORT, RATE]) == 2
     assert "optuna is not installed; run" in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_missing_program_is_named_and_nothing_is_written(here, monkeypatch, caps
         ("slurm digits --env A", "--env NAME=VALUE"),
         ("slurm digits --env 'A B=c'", "not the name of a variable"),
         ("slurm digits --name 'a\nb'", "not a name"),
-        ("slurm digits --site 'touch x'", "no option of sbatch"),
+        ("slurm digits --site 'touch x'", "not an option of sbatch"),
         ("slurm digits devices=2", "use --ranks 2"),
         ("slurm digits train.batch=8 g.micro_batches=4 --ranks 4", "is more than the 2 images of a rank"),
         ("slurm digits scheme=asynchronous 'scheme.ranks={g: 2, d: 1}' --ranks 4", "does not fit 4 ranks"),
