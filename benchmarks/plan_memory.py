@@ -108,7 +108,7 @@ def take_steps(
     config: RunConfig, device: torch.device, shape: tuple[int, int, int], classes: int, steps: int = STEPS
 ) -> None:
     """Steps on noise; all penalties are due in each. classes: 0 is no labels."""
-    game = build.gan(config, shape_only_data(shape, classes, False), device)
+    game = build.gan(config, shape_only_data(shape, classes, None), device)
     scheme, batch = build.scheme(config), config.train.batch
 
     def batches() -> Any:

@@ -52,7 +52,7 @@ class Case:
 
     def game(self, *words: str) -> GAN:
         """The library's."""
-        source = ShapeOnlySource((3, self.side, self.side), self.classes, has_pairs=not self.classes)
+        source = ShapeOnlySource((3, self.side, self.side), self.classes, condition=None if self.classes else 3)
         return build.gan(self.config(*words), build.Data(train=source, held_out=source), torch.device("cpu"))
 
     def config(self, *words: str) -> RunConfig:

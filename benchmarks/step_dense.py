@@ -65,7 +65,7 @@ def plain(batch: int) -> Callable[[], None]:
 
 def ours(batch: int) -> Callable[[], object]:
     """The library's."""
-    found = ShapeOnlySource(SHAPE, 0, has_pairs=False)
+    found = ShapeOnlySource(SHAPE, 0)
     words = ["data.path=nowhere", f"train.batch={batch}"]
     game = build.gan(read_recipe("vanilla-mnist", words), build.Data(train=found, held_out=found), torch.device("cpu"))
     return partial(synchronous.step, game, repeat(real(batch)))

@@ -38,7 +38,7 @@ class Unlabelled(step.Case):
     """A case without labels."""
 
     def game(self, *words: str) -> GAN:
-        source = ShapeOnlySource((3, self.side, self.side), 0, has_pairs=False)
+        source = ShapeOnlySource((3, self.side, self.side), 0)
         return build.gan(self.config(*words), build.Data(train=source, held_out=source), torch.device("cpu"))
 
     def real(self) -> Batch:

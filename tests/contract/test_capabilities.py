@@ -138,7 +138,7 @@ def test_new_scheme_refuses_the_needs_of_a_game_without_code():
         ToyScheme().refuse(gan, {})
     gan.d_penalties = ()
     with pytest.raises(ConfigError, match=r"^data of pairs needs an input image"):
-        ToyScheme().refuse(gan, image_specs((1, 8, 8), has_pairs=True))
+        ToyScheme().refuse(gan, image_specs((1, 8, 8), condition=1))
     with pytest.raises(ConfigError, match=r"^rollback needs a return .* scheme test_capabilities"):
         check_capabilities(ToyScheme().holder, read_recipe("digits", ["rollback={}"]).needs)
 

@@ -70,7 +70,7 @@ class Best:
             self.finish_replacement()
         except OSError as error:
             raise CheckpointError(
-                f"{self.folder}: not written ({error.strerror}); free disk space and run the same command again"
+                f"{self.folder}: not written ({error.strerror}); free space or permit writing, and repeat the command"
             ) from None
 
     def finish_replacement(self) -> None:

@@ -68,7 +68,7 @@ class CheckpointWriter:
             state = {"step": step, "values": dict(values)}
             self._run_on_main(lambda: self._finish(temporary, final, state, ChainMap(*files), ChainMap(*written)))
         except CheckpointError as error:
-            problem = f"{error}; earlier checkpoints are intact: free disk space and run the same command again"
+            problem = f"{error}; earlier checkpoints are intact: free space or permit writing, and repeat the command"
             if has_begun and self.world.is_main and not temporary.is_dir():  # nothing of ours removes it
                 problem = (
                     "the folder was removed or moved while it was written; bring it back and run the same command "

@@ -42,8 +42,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[
 
 def not_finite_message(names: Collection[str], effect: str = "") -> str:
     """Return the line about samples with NaN or infinity. effect: what follows, after "is not finite"."""
-    cure = "leave that sample out or replace the values"
-    return f"data: {join_some(sorted(names))} is not finite{effect}; {cure} {CAUSES}"
+    return f"data: {join_some(sorted(names))} is not finite{effect}; leave it out or replace the values {CAUSES}"
 
 
 def finite_tensors(

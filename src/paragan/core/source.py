@@ -244,12 +244,13 @@ class StreamedSource(Source):
 
 
 def image_specs(
-    shape: tuple[int, int, int], has_labels: bool = False, has_pairs: bool = False, dtype: torch.dtype = torch.uint8
+    shape: tuple[int, ...], has_labels: bool = False, condition: int | None = None, dtype: torch.dtype = torch.uint8
 ) -> dict[str, TensorSpec]:
-    """Return the declaration of images of this shape. dtype: uint8 or uint16."""
+    """Return the declaration of images of this shape. condition: its channels, of pairs. dtype: uint8 or uint16."""
     image = TensorSpec(shape, dtype)
     label = {"label": TensorSpec((), torch.int64)} if has_labels else {}
-    return {"image": image, **label, **({"condition": image} if has_pairs else {})}
+    pair = {} if condition is None else {"condition": TensorSpec((condition, *shape[1:]), dtype)}
+    return {"image": image, **label, **pair}
 
 
 def untrained_classes(class_names: Sequence[str], trained: Sequence[int], held_out: Sequence[int]) -> tuple[str, ...]:

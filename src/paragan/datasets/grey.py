@@ -15,6 +15,7 @@ from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets import folder
 from paragan.datasets._options import FolderOptions
 
+CONDITION_CHANNELS = 1  # also of plans without data
 _LUMA = (19595, 38470, 7471)  # of 65536, as Pillow converts the inputs of `apply`
 
 
@@ -36,9 +37,8 @@ class _GreyCopies(DerivedSource):
 
     def __init__(self, source: Source, flip: bool) -> None:
         super().__init__(source)
-        _, height, width = source.shape
-        grey_spec = image_specs((1, height, width), dtype=source.tensors["image"].dtype)["image"]
-        self.tensors = {"image": source.tensors["image"], "condition": grey_spec}
+        dtype = source.tensors["image"].dtype
+        self.tensors = image_specs(source.shape, condition=CONDITION_CHANNELS, dtype=dtype)
         self.class_names = ()
         self.fingerprint = f"{source.fingerprint} grey {flip}"
         self._flip = flip

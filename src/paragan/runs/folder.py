@@ -125,8 +125,8 @@ class RunFolder:
             write_text(self.config, config)
         if self._lock is not None and not is_same_file(self._lock, self.path / "run.lock"):
             raise CheckpointError(
-                f"{self.path / 'run.lock'} was deleted or replaced while this run used it, so another process may "
-                "train here; the run is saved: the same command resumes it"
+                f"{self.path} was moved or deleted, or its run.lock replaced, while this run used it; the run is saved "
+                "here: the same command resumes it, and earlier checkpoints stay where the folder was moved to"
             )
 
     def set_aside(self) -> Path | None:
@@ -168,11 +168,6 @@ class RunFolder:
         return lock
 
 
-def text_sha256(text: str) -> str:
-    """Return the sha256 of a text in UTF-8."""
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 def try_to_lock(file: BinaryIO) -> bool:
     """Lock an open file, unless another process has locked it."""
     try:
@@ -188,10 +183,7 @@ def _read_owner(lock: BinaryIO) -> str:
 
 
 def _lock_of_orphans(lock: BinaryIO, path: Path) -> bool:
-    """Kill suspended ranks whose launcher is dead: no process would end them. Return whether the lock is free.
-
-    Those that run end by themselves.
-    """
+    """Kill suspended ranks of a dead launcher; others end by themselves. Return whether the lock is free."""
     owner = _read_owner(lock)
     if not owner.isdecimal() or Path(f"/proc/{owner}").exists():
         return False

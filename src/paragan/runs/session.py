@@ -3,6 +3,7 @@
 Rank 0 decides about the folder, and writes and prints for all ranks.
 """
 
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -29,7 +30,7 @@ from paragan.hardware.deterministic import deterministic_kernels, report_missing
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
-from paragan.runs.folder import STUDY, RunFolder, environment, text_sha256, write_json
+from paragan.runs.folder import STUDY, RunFolder, environment, write_json
 from paragan.runs.run_lines import changed_command, complete_line, describe_run, start_lines
 from paragan.runs.run_request import Runner, RunRequest, runner_of
 from paragan.writers.jsonl import RankWriter
@@ -167,7 +168,7 @@ def _record_start(request: RunRequest, folder: RunFolder, config: str, num_ranks
         (folder.path / "exit.json").unlink(missing_ok=True)  # of the previous session
         write_text(folder.config, config)
         code: dict[str, object] = {"code": code_fingerprints(outside_names(request.config))}
-        code["config_sha256"] = text_sha256(config)
+        code["config_sha256"] = hashlib.sha256(config.encode()).hexdigest()
         write_json(folder.path / "environment.json", environment(num_ranks) | code)
 
 

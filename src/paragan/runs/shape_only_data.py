@@ -11,7 +11,7 @@ from torch import Tensor
 from paragan import build
 from paragan.build.data import batch_stream, generates_images
 from paragan.config import RunConfig
-from paragan.core import rng
+from paragan.core import registry, rng
 from paragan.core.errors import ConfigError
 from paragan.core.source import Source, image_specs
 from paragan.core.types import Batch
@@ -23,8 +23,8 @@ class ShapeOnlySource(Source):
 
     fingerprint = "none"
 
-    def __init__(self, shape: tuple[int, int, int], classes: int, has_pairs: bool) -> None:
-        self.tensors = image_specs(shape, classes > 0, has_pairs)
+    def __init__(self, shape: tuple[int, ...], classes: int, condition: int | None = None) -> None:
+        self.tensors = image_specs(shape, classes > 0, condition)
         self.class_names = tuple(map(str, range(classes)))
 
     def __len__(self) -> int:
@@ -40,10 +40,18 @@ class ShapeOnlySource(Source):
         return tensors
 
 
-def shape_only_data(shape: tuple[int, int, int], classes: int, has_pairs: bool, is_image: bool = True) -> build.Data:
-    """Return data without images, of this shape. is_image: as in `build.Data`."""
-    source = ShapeOnlySource(shape, classes, has_pairs)
+def shape_only_data(shape: tuple[int, ...], classes: int, condition: int | None, is_image: bool = True) -> build.Data:
+    """Return data without images, of this shape. condition: its channels, of pairs. is_image: as in `build.Data`."""
+    source = ShapeOnlySource(shape, classes, condition)
     return build.Data(train=source, held_out=source, is_image=is_image)
+
+
+def condition_channels(config: RunConfig, shape: tuple[int, ...]) -> int | None:
+    """Return the channels of the condition of images of this shape; None: the model takes none."""
+    if not getattr(registry.load_chosen("models", config.model).Generator, "takes_condition", False):
+        return None
+    channels: int = getattr(registry.load_chosen("datasets", config.data), "CONDITION_CHANNELS", shape[0])
+    return channels
 
 
 def open_data_or_advise(config: RunConfig) -> build.Data:
@@ -58,7 +66,7 @@ def open_data_or_advise(config: RunConfig) -> build.Data:
 def noise_batches(config: RunConfig, data: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
     """Yield batches of noise with the shapes of the data; of tensors that are no images, a batch of the data."""
     if data.is_image or isinstance(data.train, ShapeOnlySource):
-        source = ShapeOnlySource(data.train.shape, data.num_classes, data.has_pairs)
+        source = ShapeOnlySource(data.train.shape, data.num_classes)
         source.tensors = data.train.tensors
         stream: BatchStream = Loader(source, batch, config.seed, device)
     else:

@@ -23,7 +23,7 @@ from paragan.extensions.planning.plan_run import PlanRequest, plan_run, simulate
 from paragan.extensions.planning.simulated_step import find_largest_batch
 from paragan.layers import warp
 from paragan.runs import layout
-from paragan.runs.shape_only_data import noise_batches, shape_only_data
+from paragan.runs.shape_only_data import condition_channels, noise_batches, shape_only_data
 from tests.marks import slow
 from tests.unit.hardware import test_memory_layout as convolutional
 
@@ -50,13 +50,13 @@ def planned(*words, **arguments):
 def turn_macs(*words):
     """Multiply-accumulate operations of both turns by the plan."""
     config = read_recipe("digits", [*WORDS, *words])
-    players = simulated_game(config, shape_only_data(SHAPE, CLASSES, False), CPU).players(BATCH)
+    players = simulated_game(config, shape_only_data(SHAPE, CLASSES, None), CPU).players(BATCH)
     return {Side(name): player.turn_gmacs * 1e9 for name, player in players.items()}
 
 
 def real_game(*words):
     config = read_recipe("digits", [*WORDS, *words])
-    return build.gan(config, shape_only_data(SHAPE, CLASSES, False), CPU)
+    return build.gan(config, shape_only_data(SHAPE, CLASSES, None), CPU)
 
 
 def real_batch():
@@ -251,13 +251,19 @@ def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():
 
 
 def test_pairs_are_planned_from_their_shape():
-    words = ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"]
-    config = read_recipe("pix2pix-facades", words)
+    config = read_recipe("pix2pix-facades", ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"])
     plan = plan_run(PlanRequest(config=config, recipe="pix2pix-facades", shape=(3, 16, 16)))
     assert plan.data.batch_bytes == 2 * 2 * 3 * 16 * 16  # image and condition
     assert plan.model.players["g"].parameters == sum(
-        p.numel() for p in build.gan(config, shape_only_data((3, 16, 16), 0, True), CPU).g.net.parameters()
+        p.numel() for p in build.gan(config, shape_only_data((3, 16, 16), 0, condition=3), CPU).g.net.parameters()
     )
+
+
+def test_pairs_with_a_grey_condition_are_planned_with_one_channel_of_it():
+    config = read_recipe("colourise", ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"])
+    data = plan_run(PlanRequest(config=config, recipe="colourise", shape=(3, 16, 16))).data
+    assert data.batch_bytes == 2 * (3 + 1) * 16 * 16
+    assert [condition_channels(read_recipe(name), SHAPE) for name in ("pix2pix-facades", "digits")] == [3, None]
 
 
 def test_concurrent_scheme_is_planned_as_synchronous_and_says_so():

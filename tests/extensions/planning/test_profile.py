@@ -3,13 +3,16 @@
 import json
 from dataclasses import asdict, replace
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from paragan import build
 from paragan.cli.main import main
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
+from paragan.extensions.planning import profile_run
 from paragan.extensions.planning.profile import Curve, read_profile
 from paragan.extensions.planning.profile_run import measure_profile, updates_fingerprint
 from tests.simulated_workers import profile
@@ -46,6 +49,21 @@ def test_profile_has_the_sizes_of_the_networks(config, measured):
         assert found.weight_bytes == 4 * found.parameters
         assert found.state_bytes == sum(v.numel() * v.element_size() for v in player.net.state_dict().values())
     assert measured.fake_bytes == 8 * 8 * 4 + 8 and measured.sample_bytes == 8 * 8 * 4 + 8
+
+
+def test_fakes_of_samples_that_are_no_single_images_have_the_bytes_of_both(tmp_path):
+    for name in ("A", "B"):
+        (tmp_path / f"train{name}").mkdir()
+        for number in range(6):
+            pixels = np.full((16, 16, 3), 40 * number, np.uint8)
+            Image.fromarray(pixels).save(tmp_path / f"train{name}" / f"{number}.png")
+    words = [f"data.path={tmp_path}", "data.size=16", "model.width=2", "train.batch=2", "train.threads=1"]
+    config = read_recipe("translate", words)
+    data = build.open_data(config)
+    game = build.gan(config, data, torch.device("cpu"))
+    worker = profile_run._Worker(config=config, data=data, game=game, device=torch.device("cpu"), size=2)
+    worker.generate()
+    assert worker.fake_bytes == 2 * (2 * 3 * 16 * 16 * 4)
 
 
 def test_profile_has_times_of_each_batch_size(measured):

@@ -1,15 +1,18 @@
 """Files of a run that somebody deletes while it trains: written again, or an end in one line; never silence."""
 
+import errno
 import json
 import os
 import shutil
 
 import pytest
+import torch
 
 import paragan as pg
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
+from paragan.core.layout import Pieces
 from paragan.engine.training_loop import TrainingLoop
 from tests.tiny_run import SMALL, TINY
 
@@ -59,11 +62,14 @@ def test_a_deleted_config_is_written_again(deleting, capsys):
     assert main(["sample", str(folder), "--num", "2"]) == 0
 
 
-@pytest.mark.parametrize("how", ["lock", "folder", "replaced"])
+@pytest.mark.parametrize("how", ["lock", "folder", "replaced", "moved"])
 def test_a_run_whose_lock_is_gone_ends_in_one_line_and_resumes(deleting, capsys, how):
     def delete(folder):
         if how == "folder":
             shutil.rmtree(folder)
+            return
+        if how == "moved":
+            folder.rename(folder.with_name("moved"))
             return
         (folder / "run.lock").unlink()
         if how == "replaced":
@@ -72,10 +78,22 @@ def test_a_run_whose_lock_is_gone_ends_in_one_line_and_resumes(deleting, capsys,
     folder, code = deleting(delete)
     assert code == 2
     error = capsys.readouterr().err.splitlines()
-    assert "run.lock was deleted or replaced while this run used it" in error[-1]
+    assert str(folder) in error[-1] and "moved or deleted" in error[-1]
     assert main([*WORDS, "--out", str(folder)]) == 0
     assert "resuming at step 4" in capsys.readouterr().out
     assert main(["sample", str(folder), "--num", "2"]) == 0
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.ENOSPC])
+def test_a_checkpoint_that_cannot_be_written_names_the_permission_or_the_space(tmp_path, monkeypatch, number):
+    def refuse(*arguments):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("paragan.checkpoint.writer.save_file", refuse)
+    writer = CheckpointWriter(folder=tmp_path / "checkpoints")
+    with pytest.raises(CheckpointError) as caught:
+        writer.save(2, {"g": Pieces({"net/w": torch.zeros(1)})}, {"value": 7})
+    assert "permit writing" in str(caught.value) and not writer.paths()
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "samples", "report.html"])

@@ -79,7 +79,7 @@ def test_paired_metric_without_pairs_raises():
 class Held(Source):
     """Seven pairs; the target is the condition, darker."""
 
-    tensors, fingerprint = image_specs((3, 12, 12), has_pairs=True), "held"
+    tensors, fingerprint = image_specs((3, 12, 12), condition=3), "held"
 
     def __len__(self):
         return 7

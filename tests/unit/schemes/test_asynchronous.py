@@ -110,7 +110,7 @@ def test_error_in_the_g_thread_is_raised_with_its_traceback():
 
 def test_a_game_that_needs_more_than_images_and_labels_is_refused():
     with pytest.raises(ConfigError, match=r"pairs .* scheme asynchronous"):
-        Scheme().refuse(small_game(), image_specs((1, 8, 8), has_pairs=True))
+        Scheme().refuse(small_game(), image_specs((1, 8, 8), condition=1))
     relativistic = replace(small_game(), loss=replace(small_game().loss, g_needs_real=True))
     with pytest.raises(ConfigError, match=r"the loss .* real samples in G's turn, .* scheme asynchronous"):
         Scheme().refuse(relativistic, tensors={})

@@ -14,7 +14,6 @@ from paragan import build
 from paragan.build.data import sample_name
 from paragan.build.networks import has_outside_networks
 from paragan.config import RunConfig, outside_names, read_recipe
-from paragan.core import registry
 from paragan.core.capabilities import PLAN, check_capabilities
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.network_factory import NetworkFactory
@@ -38,7 +37,7 @@ from paragan.extensions.planning.simulated_step import SimulatedGame, find_large
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.run_request import Log, RunRequest
-from paragan.runs.shape_only_data import ShapeOnlySource, open_data_or_advise, shape_only_data
+from paragan.runs.shape_only_data import ShapeOnlySource, condition_channels, open_data_or_advise, shape_only_data
 from paragan.runs.start import LESS_MEMORY
 
 _GIGA = 10**9
@@ -158,13 +157,13 @@ def _open_data(request: PlanRequest) -> build.Data:
         data = open_data_or_advise(request.config)
         if request.classes is None:
             return data
-        return shape_only_data(data.train.shape, request.classes, data.has_pairs, data.is_image)
+        return shape_only_data(data.train.shape, request.classes, data.train.condition_channels, data.is_image)
     if request.classes is None and getattr(request.config.model.options, "conditional", False):
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
     if (sample := sample_name(request.config, model=None)) not in (None, "image"):
         raise ConfigError(f"--shape is of images, and G generates {sample!r}; leave it out, and plan with the data")
-    has_pairs = bool(getattr(registry.load_chosen("models", request.config.model).Generator, "takes_condition", False))
-    return shape_only_data(request.shape, request.classes or 0, has_pairs, is_image=sample is None)
+    condition = condition_channels(request.config, request.shape)
+    return shape_only_data(request.shape, request.classes or 0, condition, is_image=sample is None)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def measure_profile(
         batch=config.train.batch,
         d_updates=config.d.updates_per_step,
         sample_bytes=sum(row_bytes.values()),
-        fake_bytes=row_bytes["image"] + row_bytes.get("label", 0),
+        fake_bytes=measured.pop("fake_bytes") + row_bytes.get("label", 0),
         memory=Curve(sizes, tuple(0.0 if memory is None else float(memory(size)) for size in sizes)),
         **measured,
     )
@@ -99,6 +99,7 @@ def _measure_sizes(
         game = build.gan(config, data, device, colocated_roles(world), model)
         any_size = worker(game, sizes[0])  # the number of collectives is the same for all
         generate_norms, _ = _count_norms(world, any_size.generate)
+        fake_bytes = any_size.fake_bytes // sizes[0]
         norms = {side: _count_norms(world, partial(any_size.update, side)) for side in game.slots}
         costs = [_measure(worker(game, size), log) for size in sizes]
     players = {}
@@ -110,6 +111,7 @@ def _measure_sizes(
         "d": players[Side.D],
         "further": {side.value: player for side, player in players.items() if side.is_extra},
         "generate_norms": generate_norms,
+        "fake_bytes": fake_bytes,
         "alone_step_s": Curve(sizes, tuple(alone_step_s)),
         "step_s": Curve(sizes, tuple(cost.step_s for cost in costs)),
         "generate_s": Curve(sizes, tuple(cost.generate_s for cost in costs)),
@@ -148,6 +150,11 @@ class _Worker:
         turn = self._game.d_turn(next(self._batches))
         parts = self.config.d.micro_batches
         self._fakes = detached_fakes(turn, self._game.g.network(), parts) if turn.is_due else ()
+
+    @property
+    def fake_bytes(self) -> int:
+        """Bytes of the fakes that were generated last: images, or whatever else G returns."""
+        return sum(fakes.nbytes for fakes in self._fakes)
 
     def update(self, side: Side) -> None:
         """Run one update; D's on the fakes that were generated last."""

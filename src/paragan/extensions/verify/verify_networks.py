@@ -29,7 +29,7 @@ from paragan.extensions.verify.finding import LawResult
 from paragan.extensions.verify.reference_run import VerifiedNetworks, exact_arithmetic
 from paragan.game.policy import Policy
 from paragan.layers.frozen import frozen_networks
-from paragan.runs.shape_only_data import open_data_or_advise, shape_only_data
+from paragan.runs.shape_only_data import condition_channels, open_data_or_advise, shape_only_data
 
 # settings of a game for networks of a dotted path
 _BARE = ("loss.name=hinge", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
@@ -108,14 +108,14 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         data = open_data_or_advise(config)
         shape = data.train.shape
         classes = data.num_classes
-        has_pairs = data.has_pairs
+        condition = data.train.condition_channels
     else:
         shape = _SHAPE
         classes = 0
-        has_pairs = bool(getattr(registry.load_chosen("models", config.model).Generator, "takes_condition", False))
+        condition = condition_channels(config, request.shape or shape)
     classes = classes if request.classes is None else request.classes
     is_image = generates_images(config, model=None)
-    return config, shape_only_data(request.shape or shape, classes, has_pairs, is_image), strategies
+    return config, shape_only_data(request.shape or shape, classes, condition, is_image), strategies
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:
