@@ -82,14 +82,14 @@ def _tensor_scorer(
             f"evaluation.features={options.features.name} scores images (1 or 3, H, W) of uint8 or in [-1, 1], but a "
             f"sample has {tensors}; set it to null, and name evaluation.metrics for scores"
         )
-    train, held_out = tensor_images.both_splits(data.train, data.held_out, sample)
+    train, held_out, samples = tensor_images.both_splits(data.train, data.held_out, sample)
     split_note = {"held_out": "a fifth of the samples in training"} if data.held_out is data.train else {}
     evaluator_of = evaluator(config, replace(context, train=train, held_out=held_out))
     assert evaluator_of is not None
 
     def score(player: Player, prior: Prior) -> Score:
         generator = sampling_network(player)
-        drawn = tensor_images.sample_inputs(generator, data.held_out, prior, options.num_images, options.sampling)
+        drawn = tensor_images.sample_inputs(generator, samples, prior, options.num_images, options.sampling)
         values = evaluator_of().score(drawn, is_sharded=player.is_sharded)
         sampling = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
         return replace(values, protocol={**values.protocol, "sampling": sampling, **split_note})

@@ -36,8 +36,8 @@ class ChosenMetric:
     def recorded_name(self, extractor: FeatureExtractor, num_images: int) -> str:
         """Return the name under which values are recorded: `fd[judge]`, `coverage`, `fid@50k`."""
         published = extractor.published_names.get(self.kind.name)
-        if published is not None:
-            return f"{published}@{_short(num_images)}"
+        if published is not None:  # as papers have it: @50k for 50,000
+            return f"{published}@{f'{num_images // 1000}k' if num_images % 1000 == 0 else num_images}"
         return f"{self.kind.name}[{extractor.name}]" if self.kind.names_extractor else self.kind.name
 
     def count(self, available: int) -> int:
@@ -87,11 +87,6 @@ def check_enough(metrics: Sequence[ChosenMetric], num_images: int) -> None:
                 f"evaluation.num_images={num_images} is too few for {metric.kind.name}; use at "
                 f"least {metric.kind.min_images}"
             )
-
-
-def _short(count: int) -> str:
-    """Return a count of images as papers have it: 50k for 50,000."""
-    return f"{count // 1000}k" if count % 1000 == 0 else str(count)
 
 
 def _load(choice: Choice) -> ChosenMetric:

@@ -29,7 +29,8 @@ def half_sample_interval(
         return None
     generator = torch.Generator().manual_seed(0)
     try:
-        halves = [compute(_random_half(count, generator)) for _ in range(resamples)]
+        orders = [torch.randperm(count, generator=generator) for _ in range(resamples)]
+        halves = [compute(order[: count // 2].sort().values) for order in orders]
     except (StopRequested, DivergedError):
         raise
     except Exception:  # of any kind: a metric may be a user's, and half of the images too few for it
@@ -47,7 +48,3 @@ def number_of(value: Any) -> float:
     if math.isnan(number):
         raise ValueError("compute returned NaN")
     return number
-
-
-def _random_half(count: int, generator: torch.Generator) -> Tensor:
-    return torch.randperm(count, generator=generator)[: count // 2].sort().values

@@ -69,12 +69,9 @@ class TensorEvaluator(TargetEvaluator):
         """Return where what the tokens stand for is not padded, (1, L); None if nothing is."""
         if not any(Needs.TOKENS in metric.needs for metric in self.empty):
             return None
-        padded = next((name for name in (self.sample, *self.inputs) if self._is_padded(name)), None)
-        return None if padded is None else batch.tensors[f"{padded}_mask"]
-
-    def _is_padded(self, name: str) -> bool:
-        spec = self.held_out.tensors.get(name)
-        return spec is not None and spec.padded_axis is not None
+        padded = {name for name, spec in self.held_out.tensors.items() if spec.padded_axis is not None}
+        name = next((name for name in (self.sample, *self.inputs) if name in padded), None)
+        return None if name is None else batch.tensors[f"{name}_mask"]
 
     def _without_padding(self, generated_B: Tensor, target_B: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         if generated_B.shape != target_B.shape:

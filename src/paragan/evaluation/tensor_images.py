@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paragan.core.source import DerivedSource, Source, StreamedSource, image_specs
+from paragan.core.source import DerivedSource, Source, StreamedSource, image_specs, untrained_classes
 from paragan.core.types import Rows
 from paragan.evaluation.fixed_samples import fetch_batch
 from paragan.evaluation.fixed_tensors import is_pictured
@@ -24,13 +24,14 @@ _MAX_CLASSES = 1000
 
 
 class SampleImages(DerivedSource):
-    """The tensor `sample` of a source as `image`, with `label` if the source knows its classes."""
+    """The tensor `sample` of a source as `image`, with `label` if there are names of classes."""
 
-    def __init__(self, source: Source, sample: str) -> None:
+    def __init__(self, source: Source, sample: str, class_names: tuple[str, ...] = ()) -> None:
         super().__init__(source)
         self.sample = sample
-        self.class_names = source.class_names or _class_names(source)
-        self.tensors = image_specs(_shape(source, sample), bool(self.class_names))
+        self.class_names = class_names
+        channels, height, width = source.tensors[sample].shape
+        self.tensors = image_specs((channels, height, width), bool(class_names))
         self.fingerprint = f"{source.fingerprint} {sample}"
 
     def decode(
@@ -64,14 +65,33 @@ def image_range(source: Source, sample: str) -> tuple[float, float] | None:
     return (float(x.amin()), float(x.amax())) if len(x) else (0.0, 0.0)
 
 
-def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source]:
-    """Return the images of both splits; without held-out samples, four fifths and a fifth of those in training."""
-    images = SampleImages(train, sample)
+def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source, Source]:
+    """Return images of both splits (without held-out ones, a fifth is held out) and the samples whose inputs G gets."""
+    held_out, names = _of_trained_classes(train, held_out)
+    images = SampleImages(train, sample, names)
     if held_out is not train:
-        return images, SampleImages(held_out, sample)
+        return images, SampleImages(held_out, sample, names), held_out
     rows = Order(len(train), seed=0).at(np.arange(len(train)))
     count = -(-len(train) // 5)
-    return SubsetSource(images, np.sort(rows[count:])), SubsetSource(images, np.sort(rows[:count]))
+    return SubsetSource(images, np.sort(rows[count:])), SubsetSource(images, np.sort(rows[:count])), train
+
+
+def _of_trained_classes(train: Source, held_out: Source) -> tuple[Source, tuple[str, ...]]:
+    """Return the held-out samples of classes that are trained, all without labels in memory, and the classes' names."""
+    names = train.class_names or _class_names(train)
+    trained_N, labels_N = train.row_labels(), held_out.row_labels()
+    if not names or trained_N is None or labels_N is None:
+        return held_out, names
+    is_trained_N = np.isin(labels_N, trained_N)
+    others, counts = np.unique(labels_N[~is_trained_N], return_counts=True)
+    notices = untrained_classes([str(label) for label in others], [0] * len(others), counts.tolist())
+    if not is_trained_N.any():
+        notices = ("held_out: no sample has a label that is trained, and scores leave labels out; correct the labels",)
+        names = ()
+    elif notices:
+        held_out = SubsetSource(held_out, np.flatnonzero(is_trained_N))
+    train.notices += tuple(line for line in notices if line not in train.notices)  # of an earlier run of the program
+    return held_out, names
 
 
 def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total: int, mode: Mode) -> Generate:
@@ -86,11 +106,6 @@ def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total:
         return images, batch.tensors["label"].flatten().long() if "label" in (prior.generator_arguments or ()) else None
 
     return generate
-
-
-def _shape(source: Source, sample: str) -> tuple[int, int, int]:
-    channels, height, width = source.tensors[sample].shape
-    return channels, height, width
 
 
 def _class_names(source: Source) -> tuple[str, ...]:

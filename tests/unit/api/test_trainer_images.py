@@ -141,7 +141,7 @@ def test_without_held_out_samples_a_fifth_is_held_out(count):
     source = TensorSource({"x": x}, Padding())
     parts = [
         part.fetch(np.arange(len(part)))["image"][:, 0, 0, 0].tolist()
-        for part in tensor_images.both_splits(source, source, "x")
+        for part in tensor_images.both_splits(source, source, "x")[:2]
     ]
     assert sorted(parts[0] + parts[1]) == list(range(count))
     assert len(parts[1]) == -(-count // 5)
@@ -223,3 +223,51 @@ class _ByLabel(Maker):
 
     def forward(self, latent, label):
         return super().forward(torch.cat([latent, label.reshape(-1, 1).float()], 1))
+
+
+def labelled(*labels):
+    x = torch.arange(len(labels), dtype=torch.uint8)[:, None, None, None].expand(-1, *SHAPE)
+    return TensorSource({"x": x.contiguous(), "label": torch.tensor(labels)}, Padding())
+
+
+@pytest.mark.parametrize(
+    ("trained", "held_out", "left"),
+    [
+        ((0, 1, 2), (0, 3, 1, 3), [0, 1]),
+        ((0, 2, 2), (1, 2, 0), [2, 0]),  # a class between others
+        ((0, 1, 1), (-1, 0, 7000), [0]),
+        ((0, 1, 2), (2, 1), [2, 1]),
+    ],
+)
+def test_held_out_samples_are_those_of_trained_classes(trained, held_out, left):
+    train = labelled(*trained)
+    for _ in range(2):  # runs of one program
+        real, images, samples = tensor_images.both_splits(train, labelled(*held_out), "x")
+        assert images.row_labels().tolist() == samples.row_labels().tolist() == left
+        assert images.fetch(np.arange(len(images)))["label"].tolist() == left
+        assert samples.fetch(np.arange(len(left)))["label"].tolist() == left
+        assert images.class_names == real.class_names == tuple(map(str, range(max(trained) + 1)))
+    assert sum("classes without training images" in text for text in train.notices) == (len(left) < len(held_out))
+
+
+def test_held_out_samples_without_a_trained_class_are_scored_without_labels():
+    train = labelled(0, 1, 2)
+    real, images, samples = tensor_images.both_splits(train, labelled(3, 4), "x")
+    assert real.class_names == images.class_names == () and len(images) == len(samples) == 2
+    assert [text.startswith("held_out: ") for text in train.notices] == [True]
+
+
+def test_labels_that_are_no_classes_stay():
+    for trained, held_out in (((1, 2), (3, 4)), ((0, 1.5), (0, 3.5))):
+        train = labelled(*trained)
+        real, images, samples = tensor_images.both_splits(train, labelled(*held_out), "x")
+        assert real.class_names == images.class_names == () == train.notices and len(images) == len(samples) == 2
+
+
+def test_a_score_has_no_class_that_is_not_trained(tmp_path, capsys):
+    labels = torch.arange(60)
+    data, held_out = ({"x": images()["image"], "label": labels % count} for count in (3, 4))
+    run = trainer(tmp_path, Labelled, data, held_out=held_out).run()
+    assert "label_accuracy" in run.score
+    assert run.records("score")[-1]["protocol"]["real"]["num_images"] == 30
+    assert capsys.readouterr().err.count("left out, with 15 of the held-out images: '3'") == 1
