@@ -30,7 +30,7 @@ from paragan.api.trainer_arguments import (
     shared_dtype,
     terms_of,
 )
-from paragan.api.trainer_data import source_of
+from paragan.api.trainer_data import held_out_source, source_of
 from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder
 from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
@@ -120,7 +120,7 @@ class Trainer:
         names = tuple_names(self.generator, self.discriminator, sample)
         form = SampleForm(padding=self.padding, dtype=self.dtype, names=names)
         self.source = source_of(data, form, sample)
-        self.held_out = None if held_out is None else source_of(held_out, form, sample, "held_out")
+        self.held_out = held_out_source(held_out, form, sample)
         _check_tensors(self.source, self.held_out)
         self.loss = loss
         self.terms = terms_of(terms)

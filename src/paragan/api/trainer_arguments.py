@@ -113,7 +113,9 @@ def _dtypes(net: nn.Module) -> set[torch.dtype]:
 
 
 def check_floating_point(name: str, spec: TensorSpec) -> None:
-    """Raise `ConfigError` if the tensor that G generates has no floating-point numbers in the data."""
+    """Raise `ConfigError` if the tensor that G generates has no floating-point numbers, or no numbers, in the data."""
+    if 0 in spec.shape:
+        raise ConfigError(f"data: a sample of {name} is of shape {spec.shape}, without a number; pass one or more")
     if not (spec.is_image or spec.dtype.is_floating_point or spec.dtype.is_complex):
         raise ConfigError(
             f"data: {name} is {dtype_name(spec.dtype)}, and a generator returns floating-point numbers; pass it as "

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.column_names import is_table
 from paragan.datasets.base.program_data import DatasetSource, IterableSource, TensorSource
@@ -39,6 +39,14 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
     if isinstance(data, Iterator):
         hint = "it ends after one epoch: pass a function of the epoch that returns such an iterator"
     raise ConfigError(f"{name} is of type {type(data).__name__}; {hint}")
+
+
+def held_out_source(data: object, form: SampleForm, sample: str | None) -> Source | None:
+    """Return the held-out samples of a program as a source, None if there are none; errors name the argument."""
+    try:
+        return None if data is None else source_of(data, form, sample, "held_out")
+    except DataError as error:
+        raise DataError(str(error).replace("data:", "held_out:", 1)) from error
 
 
 def _check_format(source: Source, form: SampleForm, name: str) -> None:

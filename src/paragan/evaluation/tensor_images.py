@@ -78,8 +78,10 @@ def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, S
 
 def _of_trained_classes(train: Source, held_out: Source) -> tuple[Source, tuple[str, ...]]:
     """Return the held-out samples of classes that are trained, all without labels in memory, and the classes' names."""
-    names = train.class_names or _class_names(train)
     trained_N, labels_N = train.row_labels(), held_out.row_labels()
+    names = train.class_names
+    if not names and trained_N is not None and trained_N.min() == 0 < trained_N.max() < _MAX_CLASSES:
+        names = tuple(map(str, range(int(trained_N.max()) + 1)))
     if not names or trained_N is None or labels_N is None:
         return held_out, names
     is_trained_N = np.isin(labels_N, trained_N)
@@ -106,11 +108,3 @@ def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total:
         return images, batch.tensors["label"].flatten().long() if "label" in (prior.generator_arguments or ()) else None
 
     return generate
-
-
-def _class_names(source: Source) -> tuple[str, ...]:
-    """Return the classes of the labels of tensors in memory, numbers from 0; empty without such labels."""
-    if (labels_N := source.row_labels()) is None:
-        return ()
-    lowest, highest = int(labels_N.min()), int(labels_N.max())
-    return tuple(map(str, range(highest + 1))) if lowest == 0 < highest < _MAX_CLASSES else ()

@@ -1,4 +1,4 @@
-"""Which number of the data a network cannot take, where it has failed: a label without a row, complex numbers."""
+"""Which number of the data a network cannot take, where it has failed: no class, or one without a row, or complex."""
 
 import inspect
 from collections.abc import Sequence
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from paragan.core.source import dtype_name
 
 _NO_ROW = ("out of range", "out of bounds", "Class values")  # of embeddings, of indices and of one_hot
+_NO_INDEX = ("scalar types: Long, Int", "used as indices", "index tensor")
 
 
 def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> str:
@@ -16,7 +17,12 @@ def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Except
     reason = (str(error).splitlines() or [""])[0]
     has_complex = any(weight.is_complex() for weight in net.parameters())
     for name, x in zip(inspect.signature(net.forward).parameters, inputs, strict=False):
-        if x is None or x.is_floating_point() or not x.numel():
+        if x is None or not x.numel():
+            continue
+        if any(text in reason for text in _NO_INDEX) and _is_number_of_class(net, inputs, x):
+            kind = f"{dtype_name(x.dtype)}, and {type(net).__name__} takes it for the number of a class"
+            return f"data: {name} is {kind} ({reason}); pass whole numbers from 0 as int64"
+        if x.is_floating_point():
             continue
         if x.is_complex() and not has_complex:
             kind = f"{dtype_name(x.dtype)}, and {type(net).__name__} has real weights"
@@ -43,3 +49,12 @@ def _num_rows(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception)
                 hooks.callback(hook.remove)
         net(*inputs)
     return sizes[-1]
+
+
+def _is_number_of_class(net: nn.Module, inputs: Sequence[Tensor | None], x: Tensor) -> bool:
+    """Return whether a call succeeds, or fails for a number without a row, if one input is int64."""
+    try:
+        net(*(value.long() if value is x else value for value in inputs))
+    except Exception as error:
+        return any(text in str(error) for text in _NO_ROW)
+    return True

@@ -62,6 +62,14 @@ class Penalty(PerceptualLoss):
             weight=options.weight,
         )
 
+    def features(self, x: Tensor) -> dict[str, Tensor]:
+        """Return the compared features of images by layer. Raises `ConfigError` for other than 1 or 3 channels."""
+        if x.shape[1] not in (1, 3):
+            shape = tuple(x.shape[1:])
+            problem = f"penalty perceptual needs images of 1 or 3 channels, not samples of {shape}"
+            raise ConfigError(f"{problem}; leave it out")
+        return super().features(x)
+
 
 class _PackagedLayers(nn.Module):
     """Layers of the packaged network, for images in [-1, 1]."""

@@ -65,6 +65,40 @@ def test_no_samples_are_said(data):
         notices(data)
 
 
+@pytest.mark.parametrize("held_out", [{"point": torch.zeros(0, 2)}, [], lambda epoch: [], {"point": ["a"] * 3}])
+def test_problems_of_held_out_samples_name_the_argument(tmp_path, held_out):
+    with pytest.raises(pg.DataError, match=r"^held_out: (?!.*data:)"):
+        trainer(tmp_path / "run", {"point": torch.zeros(8, 2)}, held_out=held_out)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1, 0, 8)])
+@pytest.mark.parametrize("kind", ["array", "list", "stream"])
+def test_samples_without_a_number_are_named_before_a_network_is(tmp_path, shape, kind):
+    rows = [{"picture": np.zeros(shape)}] * 8
+    data = {"array": {"picture": np.zeros((8, *shape))}, "list": rows, "stream": lambda epoch: rows}[kind]
+    with pytest.raises(pg.ConfigError, match=r"^data: a sample of picture is of shape \(.*0.*\), without a number"):
+        trainer(tmp_path / "run", data, Painter, Viewer, terms=())
+
+
+@pytest.mark.parametrize("channels", [2, 4])
+def test_the_perceptual_term_names_other_channels_than_1_and_3(tmp_path, channels):
+    data = {"picture": torch.zeros(8, channels, 8, 8), "low": torch.zeros(8, channels, 8, 8)}
+    nets = (lambda: Enlarged(channels), lambda: Viewer(channels * 64))
+    perceptual = trainer(tmp_path / "run", data, *nets, settings={"penalties": ["perceptual"]}, terms=())
+    with pytest.raises(pg.ConfigError, match=rf"1 or 3 channels, not samples of \({channels}, 8, 8\)"):
+        perceptual.run()
+    assert not (tmp_path / "run").exists()
+
+
+class Enlarged(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.layer = nn.Conv2d(channels, channels, 1)
+
+    def forward(self, low):
+        return self.layer(low)
+
+
 @pytest.mark.parametrize("name", ["consistency", "perceptual", "distillation", "path_length", "flow_matching"])
 def test_a_term_of_images_is_refused_for_rows(tmp_path, name):
     with pytest.raises(pg.ConfigError, match=rf"penalty {name} needs images \(C, H, W\), not samples of \(2,\)"):
@@ -84,16 +118,16 @@ class Painter(nn.Module):
 
 
 class Viewer(nn.Module):
-    def __init__(self):
+    def __init__(self, inputs=64):
         super().__init__()
-        self.layer = nn.Linear(64, 1)
+        self.layer = nn.Linear(inputs, 1)
 
     def forward(self, picture):
         return self.layer(picture.flatten(1))
 
 
 def test_consistency_takes_images_without_labels(tmp_path):
-    settings = {"train.batch": 4, "train.kimg": 0.008, "penalties": ["consistency"]}
+    settings = {"train.batch": 4, "train.kimg": 0.008, "penalties": ["consistency"], "evaluation.features": None}
     data = {"picture": torch.zeros(8, 1, 8, 8, dtype=torch.float64)}
     run = trainer(tmp_path / "run", data, Painter, Viewer, {**settings, "every.log_steps": 1}, terms=()).run()
     assert "d/loss/consistency" in run.history[-1]

@@ -6,6 +6,7 @@ from torch import nn
 from torch.nn import functional
 
 import paragan as pg
+from paragan.game.network import CalledNetwork
 from tests.unit.api.test_trainer import TINY, trainer
 
 COUNT = 20
@@ -67,6 +68,29 @@ def test_a_label_without_a_row_is_named_before_a_file_is_written(tmp_path, g, la
         run_on(tmp_path, data(label), g)
     assert ("3 classes, 0 to 2" in str(raised.value)) == (g is Embedded)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("g", [Embedded, OneHot, Indexed])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_labels_that_are_no_class_numbers_are_named(tmp_path, g, kind):
+    with pytest.raises(pg.ConfigError, match=f"^data: label is float64, and {g.__name__} takes it for the number of"):
+        run_on(tmp_path, data(dtype=kind), g)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["bool", "uint8", "int16"])
+def test_labels_of_types_that_no_embedding_takes_are_named(tmp_path, kind):
+    with pytest.raises(pg.ConfigError, match=f"^data: label is {kind}, .* as int64"):
+        run_on(tmp_path, {**data(), "label": data()["label"].to(getattr(torch, kind))})
+
+
+def test_an_index_that_a_network_computes_is_its_own_problem():
+    class Own(Embedded):
+        def embedded(self, label):
+            return self.classes(label / 2)
+
+    with pytest.raises(RuntimeError, match="scalar types"):
+        CalledNetwork(module=Own())(torch.zeros(2, 3), torch.tensor([0, 1]))
 
 
 def test_labels_that_the_network_folds_are_not_refused(tmp_path):
