@@ -15,25 +15,23 @@ _NO_INDEX = ("scalar types: Long, Int", "used as indices", "index tensor")
 def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> str:
     """Return the line about the input that a call of a network failed on; empty if another cause is likely."""
     reason = (str(error).splitlines() or [""])[0]
-    has_complex = any(weight.is_complex() for weight in net.parameters())
+    owner = type(net).__name__
     for name, x in zip(inspect.signature(net.forward).parameters, inputs, strict=False):
         if x is None or not x.numel():
             continue
-        if any(text in reason for text in _NO_INDEX) and _is_number_of_class(net, inputs, x):
-            kind = f"{dtype_name(x.dtype)}, and {type(net).__name__} takes it for the number of a class"
+        if any(text in reason for text in _NO_INDEX) and _is_class(net, inputs, x):
+            kind = f"{dtype_name(x.dtype)}, and {owner} takes it for the number of a class"
             return f"data: {name} is {kind} ({reason}); pass whole numbers from 0 as int64"
-        if x.is_floating_point():
-            continue
-        if x.is_complex() and not has_complex:
-            kind = f"{dtype_name(x.dtype)}, and {type(net).__name__} has real weights"
+        if x.is_complex() and not any(weight.is_complex() for weight in net.parameters()):
+            kind = f"{dtype_name(x.dtype)}, and {owner} has real weights"
             return f"data: {name} is {kind} ({reason}); pass torch.view_as_real of it, two real numbers for each"
-        if not x.is_complex() and any(text in reason for text in _NO_ROW):
+        if not (x.is_complex() or x.is_floating_point()) and any(text in reason for text in _NO_ROW):
             size = _num_rows(net, inputs, error)
             value = int(x.max()) if x.min() >= 0 else int(x.min())
             if not size:  # of `one_hot`, or an index of the network's
                 return f"data: {name} is {value} ({reason}); number classes from 0"
             if value < 0 or value >= size:
-                classes = f"{type(net).__name__} has an embedding of {size} classes, 0 to {size - 1}"
+                classes = f"{owner} has an embedding of {size} classes, 0 to {size - 1}"
                 larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
                 return f"data: {name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
     return ""
@@ -51,7 +49,7 @@ def _num_rows(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception)
     return sizes[-1]
 
 
-def _is_number_of_class(net: nn.Module, inputs: Sequence[Tensor | None], x: Tensor) -> bool:
+def _is_class(net: nn.Module, inputs: Sequence[Tensor | None], x: Tensor) -> bool:
     """Return whether a call succeeds, or fails for a number without a row, if one input is int64."""
     try:
         net(*(value.long() if value is x else value for value in inputs))

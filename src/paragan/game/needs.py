@@ -112,12 +112,9 @@ def check_counts(side: Side, options: PlayerOptions, batch: int, world: World) -
             f"{side.value}.micro_batches={options.micro_batches} is too many for a batch of "
             f"{batch}{on}: each needs an image; pass a smaller number"
         )
-    if side is Side.G and options.update_probability < 1:
-        raise ConfigError(
-            "g.update_probability is not supported: every step has an update of G; set d.update_probability"
-        )
-    if side.is_extra and options.update_probability < 1:
-        raise ConfigError(f"players.{side.value}.update_probability is not supported: it is for D; leave it out")
+    if side is not Side.D and options.update_probability < 1:
+        key = f"players.{side.value}" if side.is_extra else side.value
+        raise ConfigError(f"{key}.update_probability is not supported: only D skips steps; set d.update_probability")
     if side is Side.G and options.updates_per_step > 1:
         raise ConfigError(
             f"g.updates_per_step={options.updates_per_step} is not supported: a step has one "

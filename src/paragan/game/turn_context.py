@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -16,17 +16,15 @@ from paragan.core.skipped_state import Copy, Place, copy_state
 _DRAWS = threading.RLock()
 
 
-def seeded_layers(turn: Turn, version: int, *nets: Network) -> AbstractContextManager[None]:
+@contextmanager
+def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
     """Seed the layers that draw: by row, and the global generators by update and rank, for torch's dropout.
 
     Runs repeat and resume bit-exactly.
     """
-    draws = any(getattr(net, "draws", False) for net in nets)
-    return _seeded(turn, version) if draws else nullcontext()
-
-
-@contextmanager
-def _seeded(turn: Turn, version: int) -> Iterator[None]:
+    if not any(getattr(net, "draws", False) for net in nets):
+        yield
+        return
     with _DRAWS:
         rng.seed_globally(rng.key(turn.feed.seed, "noise", turn.side.value, version, turn.feed.rows.first))
         with turn_draws([turn.feed.seed], turn.side.value):
@@ -50,18 +48,16 @@ _num_inside = 0  # of `differentiable_attention`, in all threads: torch's choice
 _choice = ExitStack()
 
 
-def differentiable_attention(penalties: Iterable[Penalty]) -> AbstractContextManager[None]:
+@contextmanager
+def differentiable_attention(penalties: Iterable[Penalty]) -> Iterator[None]:
     """Have attention computed by a kernel with second derivatives if one of the penalties needs them.
 
     `scaled_dot_product_attention` chooses a flash kernel otherwise, whose backward has none.
     """
-    needed = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties)
-    return _attention_by_products() if needed else nullcontext()
-
-
-@contextmanager
-def _attention_by_products() -> Iterator[None]:
     global _num_inside
+    if not any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in penalties):
+        yield
+        return
     with _KERNELS:
         if _num_inside == 0:
             _choice.enter_context(sdpa_kernel(SDPBackend.MATH))

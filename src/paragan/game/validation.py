@@ -27,7 +27,6 @@ from paragan.game.gradient_flow import (
     notice_ignored_inputs,
 )
 from paragan.game.label_use import check_label_arguments, ignores_labels
-from paragan.game.last_operation import ends_in
 from paragan.game.network import CalledNetwork
 from paragan.game.penalty_trial import generator_states, run_each_penalty
 from paragan.game.plain_layers import check_plain_layers
@@ -39,6 +38,7 @@ from paragan.loading.loader import normalise_images
 
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
+_SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
 Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
@@ -218,7 +218,7 @@ class _Trial:
             return
         low, high = (float(value) for value in feed.real_sample.aminmax())
         for function, (lowest, highest) in _RANGES.items():
-            if ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
+            if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 notice(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
                     f"{feed.arguments[0]!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
@@ -274,3 +274,11 @@ def _tensors(output: DiscriminatorOutput) -> list[Tensor]:
 
 def _description(value: Any) -> str:
     return f"a tensor of {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+
+
+def _ends_in(values: Tensor, function: str) -> bool:
+    """Return whether the last operation, besides changes of shape and format, is this function."""
+    node = values.grad_fn
+    while node is not None and node.name().startswith(_SHAPES):
+        node = node.next_functions[0][0]
+    return node is not None and node.name().startswith(f"{function}Backward")
