@@ -52,7 +52,7 @@ def _num_rows(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception)
 def _is_class(net: nn.Module, inputs: Sequence[Tensor | None], x: Tensor) -> bool:
     """Return whether a call succeeds, or fails for a number without a row, if one input is int64."""
     try:
-        net(*(value.long() if value is x else value for value in inputs))
+        net(*(x.long() if value is x else value for value in inputs))
     except Exception as error:
         return any(text in str(error) for text in _NO_ROW)
     return True

@@ -150,7 +150,7 @@ def test_a_sample_that_is_not_finite_is_named_and_the_run_goes_on(tmp_path, caps
     printed = capsys.readouterr().err
     assert run.is_finished and printed.count(f"data: {name} is not finite") == 1
     assert printed.count("is not finite") == 1
-    assert "skipped, gradients were not finite" in printed
+    assert "skipped, because their gradients were not finite" in printed
 
 
 def test_a_run_that_skips_every_update_names_the_data_at_its_end(tmp_path):

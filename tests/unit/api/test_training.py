@@ -199,7 +199,7 @@ def test_a_config_of_a_run_folder_resumes_that_run_and_imports_no_code_unless_tr
 
 
 def test_networks_from_memory_are_refused_for_a_grid(tmp_path):
-    with pytest.raises(pg.ConfigError, match=r"grid .* networks from memory"):
+    with pytest.raises(pg.ConfigError, match=r"grid .* networks from Python"):
         from_memory(tmp_path / "run", **{"grid.shape": "1x1"})
 
 
