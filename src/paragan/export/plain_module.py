@@ -108,7 +108,7 @@ class _Source:
                 texts[node] = self._name()
                 # of a region: `with torch.set_grad_enabled(False):`, then `    x3 = (x1, x2,)`
                 lines += [*before, f"{_indent(expression)}{texts[node]} = {expression.lstrip()}"]
-        raise CheckpointError("export: the traced network has no output")
+        raise CheckpointError("export: the traced network has no output; use --format torch instead")
 
     def _name(self) -> str:
         """Return a name for a result: one that nothing reads any more, so that its memory is freed."""

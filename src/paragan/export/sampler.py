@@ -150,7 +150,7 @@ class Sampler(Applicable, Summarised):
         if not self.takes_condition:
             raise ConfigError("apply: it makes images from latents, not from a file; use `sample`")
         if direction is not None:
-            raise ConfigError("apply: leave --direction out")
+            raise ConfigError("apply: this generator has one direction; leave --direction out")
 
         def call(x_BCHW: Tensor) -> Tensor:
             z_BZ = self.latents(len(x_BCHW), seed)

@@ -172,7 +172,7 @@ def _has_options(layer: Any) -> bool:
 def _spectral_norms(name: str, steps: Any) -> list[SpectralNorm]:
     """Return the parametrisations of a weight; raise `ConfigError` if one is not spectral norm."""
     if not all(type(step) is SpectralNorm and not step.dim for step in steps):
-        raise ConfigError(f"{name}: the only parametrisation of a split weight is paragan's spectral norm")
+        raise ConfigError(f"{name} cannot be split: a parametrisation other than paragan's spectral norm; leave it out")
     return list(steps)
 
 

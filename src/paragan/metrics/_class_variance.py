@@ -86,5 +86,5 @@ class VarianceRatio(RunningMetric):
 
 def _labels(judged: SampleFeatures) -> Tensor:
     if judged.requested_labels_B is None:
-        raise ConfigError("variance within classes needs images with the requested labels")
+        raise ConfigError("variance within classes needs images with requested labels; use data with classes")
     return judged.requested_labels_B.cpu()

@@ -102,7 +102,7 @@ def test_class_variance_counts_only_classes_with_two_real_images(labels):
         (
             SampleFeatures(features_BF=normal(4), logits_BK=None, requested_labels_B=torch.zeros(4).long()),
             SampleFeatures(features_BF=normal(4)),
-            "needs images with the requested labels",
+            "needs images with requested labels; use data with classes",
         ),
     ],
 )

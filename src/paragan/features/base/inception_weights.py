@@ -117,7 +117,9 @@ def read_network(content: bytes, variant: InceptionVariant) -> InceptionNetwork:
     unknown = [name for name in unknown if not name.startswith(variant.unused)]
     if missing or unknown:
         name = (*missing, *unknown)[0]
-        raise DataError(f"the Inception weights lack, or should not have, the tensor {name!r}")
+        raise DataError(
+            f"these are not Inception weights: the tensor {name!r} is missing or unexpected; download them again"
+        )
     return network.eval()
 
 

@@ -101,7 +101,9 @@ def _load_weights(network: nn.Module, folder: Path) -> None:
             weights |= load_file(path)
         network.load_state_dict(weights)
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise ConfigError(f"{folder}: the weights do not fit config.json, or are damaged ({_line(error)})") from None
+        raise ConfigError(
+            f"{folder}: the weights do not fit config.json, or are damaged ({_line(error)}); save it again"
+        ) from None
 
 
 def _line(error: Exception) -> str:
