@@ -135,7 +135,7 @@ def test_terms_sum_to_the_peak_and_ema_has_the_size_of_the_generator():
     state = plan.model.players["g"]
     assert plan.memory.terms["ema"] == 4 * (state.parameters + state.buffers)
     assert planned(SMALL["mlp"], "g.ema=null").memory.terms["ema"] == 0
-    assert plan.model.players["g"].saved_by_turn > plan.model.players["d"].saved_by_turn > 0
+    assert all(player.saved_by_turn > 0 for player in plan.model.players.values())
 
 
 @pytest.mark.slow

@@ -57,13 +57,17 @@ def refused(folder, capsys, *words) -> str:
     return error
 
 
-def test_an_exported_generator_gives_bit_equal_images_at_step_0(tmp_path, source):
+def test_an_exported_generator_gives_its_images_at_step_0(tmp_path, source):
     trainer, config, (line,) = started(tmp_path, f"g.init={source / 'g.safetensors'}", "g.ema.half_life_kimg=1")
     g = trainer.players["g"]
     z = torch.randn(4, 8)
     expected = generate_images(CalledNetwork(module=pg.load(source / "g.safetensors").net), z, None)
+    exported = load_file(source / "g.safetensors")
     for net in (g.net, g.ema.net):
-        assert torch.equal(generate_images(CalledNetwork(module=net), z, None), expected)
+        state = net.state_dict()
+        assert exported.keys() == state.keys() and all(torch.equal(exported[name], state[name]) for name in state)
+        # to rounding: on some processors convolutions of another memory format add in another order
+        torch.testing.assert_close(generate_images(CalledNetwork(module=net), z, None), expected, rtol=0, atol=1e-5)
     assert (g.version, g.optimizer.state_dict()["state"]) == (0, {})
     assert config.g.init.sha256 == file_sha256(source / "g.safetensors")
     assert line == f"g.init from {source / 'g.safetensors'}: G all {len(g.net.state_dict())} tensors"

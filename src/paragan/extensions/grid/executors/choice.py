@@ -98,7 +98,7 @@ def select_executor(options: GridOptions, cells: Sequence[Cell], rows: int, log:
     graph = graphs.graph_factory(cells[0].players[Side.G].updates.device)
     why_not_stacked = unstackable_reason(cells)
     why_not_recorded = why_not_stacked or (
-        "this device has no CUDA graphs" if graph is None else unrecordable_reason(cells)
+        "this device cannot record its work as graphs" if graph is None else unrecordable_reason(cells)
     )
     reason = {"stacked": why_not_stacked, "recorded": why_not_recorded}.get(options.executor)
     if reason is not None:
