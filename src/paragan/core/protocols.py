@@ -245,12 +245,12 @@ class PlayerSlot(Opponent, Protocol):
 class Loss:
     """An adversarial loss: a pair of pure functions, elementwise per sample (`losses/`).
 
-    g_needs_real: g also receives the logits of real samples. compares: the functions compare
+    d(real, fake), g(fake, None): on logits. g_needs_real: g(fake, real). compares: the functions compare
     samples; then they also receive the logits of the whole batch, in the same order.
     """
 
-    d: Callable[..., Tensor]  # (real, fake)
-    g: Callable[..., Tensor]  # (fake, real)
+    d: Callable[..., Tensor]
+    g: Callable[..., Tensor]
     g_needs_real: bool = False
     compares: bool = False
 

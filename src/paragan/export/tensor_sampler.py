@@ -10,6 +10,7 @@ from typing import SupportsIndex
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core import registry
@@ -218,7 +219,7 @@ def sample_tensors(
         batch = Batch(rows) if source is None else fetch_batch(source, rows, prior, numbers % (len(source) or n))
         if label_K is not None:
             label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
-            batch = replace(batch, tensors={**batch.tensors, "label": label_B.reshape_as(batch.tensors["label"])})
+            batch = replace(batch, tensors={**batch.tensors, "label": _in_form_of(batch.tensors["label"], label_B)})
         inputs = prior.feed("sample", batch).fake_inputs
         try:
             blocks.append(generate_tensors(CalledNetwork(module=net), inputs, mode, prior.seed, first).images.cpu())
@@ -237,6 +238,16 @@ def _class_numbers(labels: Labels) -> Tensor:
         if len(label_K) and not (label_K.is_floating_point() or label_K.is_complex()):
             return label_K
     raise ConfigError(f"labels is {shorten(labels)}; pass the number of a class, or several, such as [0, 1]")
+
+
+def _in_form_of(label: Tensor, numbers_B: Tensor) -> Tensor:
+    """Return numbers of classes in the form of the data's labels: one number for each sample, or a one-hot row."""
+    if label.shape == numbers_B.shape:
+        return numbers_B
+    classes = label.shape[-1]
+    if label.dim() != 2 or not ((numbers_B >= 0) & (numbers_B < classes)).all():
+        raise ConfigError(f"labels: the data's labels are rows {tuple(label.shape[1:])}; pass numbers below {classes}")
+    return F.one_hot(numbers_B.long(), classes).to(label.dtype)
 
 
 def check_inputs(sampler: Sampler, command: str) -> None:

@@ -132,6 +132,31 @@ def test_labels_of_samples_are_taken(finished):
     assert finished.sample(4, labels=[0, 2]).shape == (4, 2)
 
 
+class OfRows(Embedded):
+    """G whose labels are one-hot rows."""
+
+    def embedded(self, label):
+        return label.to(self.classes.weight.dtype) @ self.classes.weight
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_labels_of_samples_are_rows_where_those_of_the_data_are(tmp_path, dtype):
+    rows = {**data(), "label": functional.one_hot(torch.arange(COUNT) % 3, 3).to(dtype)}
+    run = run_on(tmp_path, rows, g=OfRows)
+    by_number = run.sample(6, labels=[0, 1, 2])
+    assert torch.equal(by_number, run.sample(6))  # the labels of the data, in their order
+    assert not torch.equal(by_number, run.sample(6, labels=1))
+    with pytest.raises(pg.ConfigError, match=r"^labels: .*below 3"):
+        run.sample(2, labels=[3])
+
+
+@pytest.mark.parametrize("g", [lambda fake: -fake, lambda fake, real: real - fake])
+def test_a_loss_of_g_that_takes_other_logits_is_told_what_it_gets(tmp_path, g):
+    loss = pg.Loss(lambda real, fake: fake - real, g)
+    with pytest.raises(pg.ConfigError, match=r"g_loss\(fake, None; g_needs_real=True passes real logits\)"):
+        run_on(tmp_path, data(), loss=loss)
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     return run_on(tmp_path_factory.mktemp("labels"), data())
