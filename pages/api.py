@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import cached_property
 
 import paragan
 
@@ -107,7 +108,7 @@ def _holds_objects(value: object) -> bool:
 
 def _method(name: str, member: object) -> str:
     """One item of a list: the first paragraph of the docstring."""
-    call = "" if isinstance(member, property) else "()"
+    call = "" if isinstance(member, (property, cached_property)) else "()"
     return f"- `{name}{call}`: {' '.join(_text(member).split(chr(10) * 2)[0].split())}"
 
 
@@ -128,7 +129,7 @@ def _module(thing: object) -> str:
 
 
 def _wraps(thing: object) -> bool:
-    return isinstance(thing, (property, classmethod, staticmethod))
+    return isinstance(thing, (property, cached_property, classmethod, staticmethod))
 
 
 def _is_error(thing: object) -> bool:

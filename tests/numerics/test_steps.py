@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paragan.core.protocols import state_tensors
 from paragan.core.types import Side
 from paragan.game.state import restore, state_of
 from tests.distributed import cases_numerics
@@ -75,7 +74,8 @@ def test_what_terms_of_a_custom_loop_remember_is_state_of_its_player(name, schem
     gan, resumed = library(game), library(game)
     owners = {Side.G: [*gan.g_penalties, gan.balancer], Side.D: [*gan.d_penalties, gan.augment]}
     for player in (gan.g, gan.d):
-        expected = state_tensors(*(one for one in owners[player.side] if one is not None))
+        states = {owner.name: owner.state for owner in owners[player.side] if owner is not None}
+        expected = {f"{owner}/{name}": value for owner, held in states.items() for name, value in held.items()}
         assert player.state.keys() == expected.keys()
         assert all(player.state[key] is value for key, value in expected.items())
     assert {**gan.g.state, **gan.d.state}

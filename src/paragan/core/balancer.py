@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -54,19 +55,18 @@ class TermGradients:
 
 
 class Balancer(ABC):
-    """Base class of balancers.
-
-    A subclass sets `name` and defines `factors`. `state` holds tensors that it changes in place from update to
-    update, equal on all ranks; they are saved with G, and restored if G's step is skipped.
-    """
+    """Base class of balancers; a subclass sets `name` and defines `factors`."""
 
     name: str
     layer: str | None = None
     """Name of a module of G: gradients are compared at its weights. None: at G's output."""
     needs_others: bool = False
     """Whether the adversarial loss does not act without another term of G."""
-    # Read-only default: a balancer with state assigns a new dict.
-    state: dict[str, Tensor] = {}  # noqa: RUF012
+
+    @cached_property
+    def state(self) -> dict[str, Tensor]:
+        """Tensors that it changes, as `Penalty.state`; saved with G, and restored if G's step is skipped."""
+        return {}
 
     @property
     def needs(self) -> tuple[Need, ...]:

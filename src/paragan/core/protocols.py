@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -70,11 +71,7 @@ class PenaltyContext:
 
 
 class Penalty(ABC):
-    """Base class of penalties: one extra loss of one player.
-
-    A subclass sets `name` and defines `__call__`. `state` holds tensors that the penalty changes in
-    place from update to update, by name, equal on all ranks; they are saved with the player.
-    """
+    """Base class of penalties, one extra loss of one player; a subclass sets `name` and defines `__call__`."""
 
     name: str
     side: Side
@@ -101,8 +98,11 @@ class Penalty(ABC):
     """Whether, in G's turn, it reads D's outputs, so that D runs before the adversarial loss acts."""
     players: tuple[str, ...] = ()
     """Names of other players whose networks it calls (`PenaltyContext.players`)."""
-    # Read-only default: a penalty with state assigns a new dict.
-    state: dict[str, Tensor] = {}  # noqa: RUF012
+
+    @cached_property
+    def state(self) -> dict[str, Tensor]:
+        """Tensors that it changes, by name, equal on all ranks, created in `__init__`; saved with the player."""
+        return {}
 
     @abstractmethod
     def __call__(self, context: PenaltyContext) -> Tensor:
@@ -157,11 +157,6 @@ def adaptive(augment: Augment | None) -> Adaptive | None:
     """Return the augmentation if it adapts, else None."""
     # The state first: `isinstance` of a protocol costs 60 microseconds in Python 3.11, four times per step.
     return augment if getattr(augment, "state", None) and isinstance(augment, Adaptive) else None
-
-
-def state_tensors(*owners: Penalty | Adaptive | Balancer) -> dict[str, Tensor]:
-    """Return the state of penalties, augmentations and balancers under `OWNER/NAME`."""
-    return {f"{owner.name}/{name}": value for owner in owners for name, value in owner.state.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,7 +40,7 @@ def restore_if_skipped(copies: Sequence[Copy], is_taken: Tensor) -> None:
     is_taken: 0-dim bool, or (C,) for tensors whose rows belong to C games.
     """
     for (mapping, name), before in copies:
-        now = mapping[name]
+        now = mapping.get(name)
         if now is None or now.shape != before.shape:  # a cache that grew with its input
             continue
         taken = is_taken.view(-1, *(1 for _ in now.shape[1:])) if is_taken.dim() else is_taken

@@ -12,13 +12,14 @@ from paragan.core.balancer import ADVERSARIAL, Balancer
 from paragan.core.capabilities import check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, identity
-from paragan.core.protocols import Augment, Loss, Penalty, PlayerSlot, Turn, adaptive, state_tensors
+from paragan.core.protocols import Augment, Loss, Penalty, PlayerSlot, Turn, adaptive
 from paragan.core.types import Batch, Clock, LossTerms, Report, Rows, Side, TurnInputs, Update
 from paragan.core.weight_schedule import WeightSchedule, has_begun
 from paragan.game.loss_terms import adversarial_terms, mean_logits, varying_weights
 from paragan.game.options import AdversarialOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.term_state import TermState
 
 Objective = Callable[[Outputs, TurnInputs], LossTerms]
 
@@ -93,10 +94,9 @@ class GAN:
         for side, player in self.slots.items():
             if isinstance(player, Player):
                 device = player.strategy.device(player.net)
-                owners = [owner for owner in (*self.penalties[side], others.get(side)) if owner is not None]
-                for owner in owners:
-                    owner.state.update({name: value.to(device) for name, value in owner.state.items()})
-                player.state = state_tensors(*owners)
+                other = others.get(side)
+                owners = self.penalties[side] if other is None else (*self.penalties[side], other)
+                player.state = TermState(side.value, owners, device)
 
     @property
     def penalties(self) -> dict[Side, tuple[Penalty, ...]]:

@@ -13,7 +13,7 @@ from paragan.core.protocols import Penalty
 from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
 from paragan.game.player import Player
-from paragan.game.term import refusing_constants
+from paragan.game.term import tried
 
 
 def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> set[Side]:
@@ -47,13 +47,14 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ext
             trial = replace(plain_game, augment=augment)
             what = f"model: an update of {side.value.upper()}{images}"
             if penalty is not None:
-                trial = _with_penalty(trial, side, refusing_constants(penalty))
+                trial = _with_penalty(trial, side, tried(penalty, list(nets.values())))
                 what = f"penalty {penalty.name}"
             with reraise_as_config_error(what, hint):
                 turn = trial.turn(side, real)
                 before = generator_states(game.prior.device)
                 if turn.is_due:
                     players[side].compute_gradients(turn, against=players[turn.opponent])
+                    players[side].state.check()
                 if generator_states(game.prior.device) != before:
                     drawing.add(side)
     return drawing

@@ -19,6 +19,7 @@ from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import FollowsPolicy, Policy, Scaler, set_lr, step_if, write_lr
+from paragan.game.term_state import TermState
 from paragan.game.trained_part import check_trains
 from paragan.game.turn_context import copy_turn_state, differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
@@ -59,7 +60,7 @@ class Player(FollowsPolicy):
     version: int = 0
     images: int = 0
     due_turns: int = 0
-    state: Mapping[str, Tensor] = field(default_factory=dict)
+    state: TermState = field(default_factory=TermState)
     base: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
@@ -78,8 +79,8 @@ class Player(FollowsPolicy):
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
         if self.ema is not None:
             self.ema.share_constants(self.net, self.base)
-        # tensors, and their values before `look_ahead`
-        self._before_look_ahead: list[tuple[Tensor, Tensor]] = []
+        # tensors by name, a name, and its value before `look_ahead`
+        self._before_look_ahead: list[tuple[Mapping[str, Tensor], str, Tensor]] = []
         self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`
 
     def _optimizer(self) -> torch.optim.Optimizer:
@@ -180,9 +181,11 @@ class Player(FollowsPolicy):
 
         Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not an update.
         """
-        # The state of penalties is restored, too.
-        tensors = (*optimizer_weights(self.optimizer).values(), *self.state.values())
-        self._before_look_ahead = [(tensor, tensor.detach().clone()) for tensor in tensors]
+        # The state of penalties is restored, too, and a penalty may put a new tensor there.
+        mappings = (optimizer_weights(self.optimizer), self.state)
+        self._before_look_ahead = [
+            (tensors, name, tensor.detach().clone()) for tensors in mappings for name, tensor in tensors.items()
+        ]
         set_lr(self.optimizer, self.policy, self.updates)
         step_if(computed.ok, self.optimizer)
         self._release_gradients()
@@ -192,8 +195,8 @@ class Player(FollowsPolicy):
     def apply_gradients(self, computed: ComputedGradients) -> None:
         """Step, or skip if a gradient is not finite, and count the update."""
         # The optimiser steps from where the look-ahead began, by the gradients there.
-        for weight, before in self._before_look_ahead:
-            weight.copy_(before)
+        for tensors, name, before in self._before_look_ahead:
+            tensors[name].copy_(before)
         if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
             self.optimizer.write_back()
         self._before_look_ahead = []

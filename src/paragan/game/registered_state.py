@@ -25,7 +25,7 @@ class RegisteredState:
 
         call: of the network, for messages. outputs: what the call returned, with their graph.
         """
-        leaves = _leaves(outputs)
+        leaves = graph_leaves(outputs)
         known = {id(weight) for weight in self.weights.values()}
         if strays := [tuple(leaf.shape) for leaf in leaves if id(leaf) not in known]:
             raise ConfigError(
@@ -45,9 +45,9 @@ class RegisteredState:
     def _check_buffers(self, call: str) -> None:
         for name, value, is_saved in buffers_of(self.net):
             before = self.buffers.get(name)
-            if _kind(before) != _kind(value):
+            if kind_of(before) != kind_of(value):
                 raise ConfigError(
-                    f"{call} changes its buffer {name!r} from {_kind(before)} to {_kind(value)}, which cannot be "
+                    f"{call} changes its buffer {name!r} from {kind_of(before)} to {kind_of(value)}, which cannot be "
                     "loaded or averaged: register it with its final shape and dtype"
                 )
             is_changed = before is not None and value is not None and not torch.equal(before, value)
@@ -65,11 +65,12 @@ def buffers_of(net: nn.Module) -> Iterator[tuple[str, Tensor | None, bool]]:
             yield f"{prefix}.{name}".strip("."), value, name not in module._non_persistent_buffers_set
 
 
-def _kind(value: Tensor | None) -> str:
+def kind_of(value: Tensor | None) -> str:
+    """Return the shape and dtype of a tensor."""
     return "no value" if value is None else f"{tuple(value.shape)} {value.dtype}"
 
 
-def _leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
+def graph_leaves(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Return the leaves of a graph that gather gradients, each once."""
     leaves = {}
     nodes = [output.grad_fn for output in outputs if output.grad_fn is not None]

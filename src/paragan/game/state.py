@@ -46,6 +46,7 @@ def state_of(player: Player) -> tuple[Pieces, dict[str, int]]:
         if value.shape == stepped.shape:  # else a number, such as a count of steps, which is whole on every rank
             layout[f"{prefix}{name}/{key}"] = boxes[name]
     tensors["player/updates"] = player.updates
+    player.state.check()
     tensors |= {f"state/{name}": value for name, value in player.state.items()}
     if player.scaler is not None:
         tensors |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
@@ -81,13 +82,18 @@ def _in_separate_memory(tensors: Tensors) -> Tensors:
 def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> None:
     """Load a saved state into a newly built player; both may use any strategy.
 
-    Every rank reads its pieces. Raises `CheckpointError`, before any change, for another model.
+    Every rank reads its pieces. Raises `CheckpointError`, before any change, for another model or state of terms.
     """
     weights = with_base(player, saved.under("net/"))
     average = saved.under("ema/")
     average = with_base(player, average) if average else average
     for tensors in (weights, average) if average else (weights,):
         check_same(tensors.shapes, player.strategy.shapes(player.net), player.side.value)
+    # The state of a penalty that was added since the save stays initial.
+    terms = saved.under("state/")
+    known = {name: value for name, value in player.state.items() if name in terms}
+    local = {name: tuple(value.shape) for name, value in known.items()}
+    check_same({name: terms.shapes[name] for name in known}, local, f"{player.side.value}.state")
 
     def read_exact(name: str, box: TensorLayout) -> Tensor:
         master = f"optimizer/{name}/master"  # the float32 copy of a low-precision weight, which is exact
@@ -105,10 +111,8 @@ def restore(player: Player, saved: StoredTensors, values: Mapping[str, int]) -> 
     if player.scaler is not None and "player/scale" in saved:
         player.scaler.scale.copy_(saved["player/scale"])
         player.scaler.good.copy_(saved["player/good"])
-    for name, value in player.state.items():
-        # The state of a penalty that was added since the save stays initial.
-        if (path := f"state/{name}") in saved:
-            value.copy_(saved[path])
+    for name, value in known.items():
+        value.copy_(terms[name])
     player.version = values["version"]
     player.images = values["images"]
     # A checkpoint without this counter: no update before it counts as skipped.

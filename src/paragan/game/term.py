@@ -1,18 +1,21 @@
 """A custom loss term, added to the adversarial loss."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, mean_per_sample
+from paragan.core.printable import join_some
 from paragan.core.protocols import Penalty, PenaltyContext
 from paragan.core.types import Side, TurnInputs
 from paragan.core.weight_schedule import WeightSchedule
+from paragan.game.gradient_flow import notice
+from paragan.game.registered_state import graph_leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +48,11 @@ class Term(Penalty):
         return self.weight_at(rows) * mean_per_sample(values)
 
 
-def refusing_constants(penalty: Penalty) -> Penalty:
+def tried(penalty: Penalty, nets: Sequence[nn.Module]) -> Penalty:
     """Let a user's penalty raise `ConfigError` where its values have no gradient; return it.
 
-    Those of paragan say themselves what they need, and may begin with a constant.
+    It also warns of weights that it calls and that are of none of the networks. Penalties of paragan say themselves
+    what they need, and may begin with a constant.
     """
     kind = type(penalty)
     if kind.__module__.startswith("paragan.") and kind is not Term:
@@ -61,6 +65,8 @@ def refusing_constants(penalty: Penalty) -> Penalty:
                 f"penalty {penalty.name} of {penalty.side.value}: its values have no gradient, so it would train "
                 "nothing: is there a detach or a no_grad, or does it read data or frozen weights only?"
             )
+        if isinstance(values, Tensor) and values.requires_grad:
+            _notice_weights(penalty.name, values, nets)
         return values
 
     # its class, as a function of it would lack its attributes; past the lock of frozen dataclasses
@@ -68,6 +74,17 @@ def refusing_constants(penalty: Penalty) -> Penalty:
         penalty, "__class__", type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
     )
     return penalty
+
+
+def _notice_weights(name: str, values: Tensor, nets: Sequence[nn.Module]) -> None:
+    known = {id(weight) for net in nets for weight in net.parameters()}
+    weights = [leaf for leaf in graph_leaves([values]) if isinstance(leaf, nn.Parameter) and id(leaf) not in known]
+    if weights:
+        notice(
+            f"penalty {name} calls weights of no player (of shape "
+            f"{join_some([str(tuple(weight.shape)) for weight in weights], 5)}), which no optimizer trains: give their "
+            "network as players={NAME: net}, or freeze it with requires_grad_(False)"
+        )
 
 
 def _description(values: Any, count: int) -> str:

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 import paragan as pg
-from paragan.core.balancer import Balancer
 from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
@@ -147,4 +146,3 @@ def test_buffers_of_an_opponent_are_those_that_its_player_does_not_hold(layer, n
 
 def test_networks_without_buffers_are_not_copied():
     assert buffer_places(nn.Linear(2, 2)) == () and copy_state(()) == []
-    assert Balancer.state == {}
