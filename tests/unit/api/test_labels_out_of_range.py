@@ -151,7 +151,7 @@ def test_labels_of_samples_are_rows_where_those_of_the_data_are(tmp_path, dtype)
 
 
 @pytest.mark.parametrize("g", [lambda fake: -fake, lambda fake, real: real - fake])
-def test_a_loss_of_g_that_takes_other_logits_is_told_what_it_gets(tmp_path, g):
+def test_a_loss_of_g_that_takes_other_logits_is_refused_with_its_call(tmp_path, g):
     loss = pg.Loss(lambda real, fake: fake - real, g)
     with pytest.raises(pg.ConfigError, match=r"g_loss\(fake, None; g_needs_real=True passes real logits\)"):
         run_on(tmp_path, data(), loss=loss)
