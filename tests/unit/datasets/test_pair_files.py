@@ -1,4 +1,4 @@
-"""Pairs in two folders: each layout, held against Pillow; what has no partner, what is no pair, channels, shapes."""
+"""Pairs in two folders: each layout, held against Pillow; what has no partner, what is not a pair, channels, shapes."""
 
 import shlex
 
@@ -105,7 +105,7 @@ def test_damaged_file_of_a_pair_is_named_or_left_out(tmp_path):
 def test_folder_of_photos_is_refused(tmp_path, size):
     for number in range(3):
         picture(number, size).save(tmp_path / f"{number}.png")
-    with pytest.raises(DataError, match=r"no pair.*A/ and B/"):
+    with pytest.raises(DataError, match=r"not a pair.*A/ and B/"):
         source(tmp_path)
 
 

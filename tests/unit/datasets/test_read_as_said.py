@@ -68,7 +68,7 @@ def test_check_refuses_squares_as_pairs_as_training_does(tmp_path, capsys, names
             put(tmp_path / "set" / names[side].format(row), size=(8, 8), seed=2 * row + side)
     assert main(["data", "check", str(tmp_path / "set"), "data.name=paired"]) == 2
     line = capsys.readouterr().err.strip()
-    assert "no pair" in line
+    assert "not a pair" in line
     assert refusal(lambda: paired.source(paired.Options(path=str(tmp_path / "set")), "train")) == line
 
 

@@ -100,6 +100,6 @@ def test_networks_from_memory_refuse_scores_in_the_background(tmp_path):
 
     settings = {"data.size": 8, "evaluation.mode": "background"}
     networks = {"generator": Generator(), "discriminator": Discriminator()}
-    with pytest.raises(pg.ConfigError, match=r"evaluation\.mode=background .* networks from memory"):
+    with pytest.raises(pg.ConfigError, match=r"evaluation\.mode=background .* networks from Python"):
         pg.train("digits", settings, out=tmp_path / "run", **networks)
     assert not (tmp_path / "run").exists()
