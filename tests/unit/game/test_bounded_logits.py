@@ -134,6 +134,7 @@ SCALED = {
 
 @pytest.mark.parametrize("name", BOUNDED)
 def test_bounded_logits_are_noticed(name):
+    torch.manual_seed(0)  # dropout that leaves nothing of the few logits says nothing about their range
     ((low, high),) = range_of(BOUNDED[name]).values()
     assert -2 <= low < high <= 6
 
