@@ -2,13 +2,13 @@
 
 import inspect
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
 
 from torch import Tensor, nn
 
 from paragan.core.source import dtype_name
 
-_NO_ROW = ("out of range", "out of bounds", "Class values")  # of embeddings, of indices and of one_hot
+_NO_EMBEDDING = "out of range"
+_NO_ROW = (_NO_EMBEDDING, "out of bounds", "Class values")  # of embeddings, of indices and of one_hot
 _NO_INDEX = ("scalar types: Long, Int", "used as indices", "index tensor")
 
 
@@ -26,27 +26,19 @@ def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Except
             kind = f"{dtype_name(x.dtype)}, and {owner} has real weights"
             return f"data: {name} is {kind} ({reason}); pass torch.view_as_real of it, two real numbers for each"
         if not (x.is_complex() or x.is_floating_point()) and any(text in reason for text in _NO_ROW):
-            size = _num_rows(net, inputs, error)
             value = int(x.max()) if x.min() >= 0 else int(x.min())
-            if not size:  # of `one_hot`, or an index of the network's
-                return f"data: {name} is {value} ({reason}); number classes from 0"
-            if value < 0 or value >= size:
+            embeddings = [module for module in net.modules() if isinstance(module, nn.Embedding)]
+            sizes = [module.num_embeddings for module in embeddings] if _NO_EMBEDDING in reason else []
+            # Of several embeddings the first without this row: a second call to see which fails would leave the
+            # other ranks of a sharded network waiting.
+            size = next((size for size in sizes if not 0 <= value < size), 0)
+            if size:
                 classes = f"{owner} has an embedding of {size} classes, 0 to {size - 1}"
                 larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
                 return f"data: {name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
+            if not sizes:  # of `one_hot`, or an index of the network's
+                return f"data: {name} is {value} ({reason}); number classes from 0"
     return ""
-
-
-def _num_rows(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> int:
-    """Return the rows of the embedding in which a call fails: the last one that is called; 0 if there is none."""
-    sizes = [0]
-    with ExitStack() as hooks, suppress(type(error)):
-        for module in net.modules():
-            if isinstance(module, nn.Embedding):
-                hook = module.register_forward_pre_hook(lambda module, _: sizes.append(module.num_embeddings))
-                hooks.callback(hook.remove)
-        net(*inputs)
-    return sizes[-1]
 
 
 def _is_class(net: nn.Module, inputs: Sequence[Tensor | None], x: Tensor) -> bool:

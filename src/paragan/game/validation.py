@@ -137,8 +137,8 @@ class _Trial:
         for name, output in on_real.by_name.items():
             real_B, fake_B = output.logits_B, on_fake.by_name[name].logits_B
             self._try_function("d_loss", "real, fake", loss.d, (real_B, fake_B))
-            given = "fake, real" if loss.g_needs_real else "fake, None; g_needs_real=True passes real logits"
-            self._try_function("g_loss", given, loss.g, (fake_B, real_B if loss.g_needs_real else None))
+            arguments = "fake, real" if loss.g_needs_real else "fake, None; g_needs_real=True passes real logits"
+            self._try_function("g_loss", arguments, loss.g, (fake_B, real_B if loss.g_needs_real else None))
         self._notice_hidden_state(Side.G, feed.fake_inputs)
         self._notice_hidden_state(Side.D, feed.real_inputs)
         if turns:
