@@ -212,6 +212,7 @@ def sample_tensors(
     if labels is not None and "label" not in (prior.generator_arguments or ()):
         raise ConfigError("labels: this generator has no input 'label'; leave it out")
     label_K = None if labels is None else _class_numbers(labels)
+    generator = CalledNetwork(module=net, place="data" if labels is None else "labels")
     blocks = []
     for first in range(0, n, latents.BLOCK):
         rows = Rows(step=first // latents.BLOCK, first=0, count=min(latents.BLOCK, n - first), total=latents.BLOCK)
@@ -221,10 +222,7 @@ def sample_tensors(
             label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
             batch = replace(batch, tensors={**batch.tensors, "label": _in_form_of(batch.tensors["label"], label_B)})
         inputs = prior.feed("sample", batch).fake_inputs
-        try:
-            blocks.append(generate_tensors(CalledNetwork(module=net), inputs, mode, prior.seed, first).images.cpu())
-        except ConfigError as error:  # of the data, unless these are its labels
-            raise ConfigError(str(error).replace("data:", "data:" if labels is None else "labels:", 1)) from error
+        blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
     if len({block.shape[1:] for block in blocks}) > 1:
         raise ConfigError("sample: samples of this generator differ in length; call it with inputs of equal length")
     samples = torch.cat(blocks)

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from paragan.core.source import dtype_name
@@ -13,18 +14,20 @@ _NO_INDEX = ("scalar types: Long, Int", "used as indices", "index tensor")
 
 
 def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> str:
-    """Return the line about the input that a call of a network failed on; empty if another cause is likely."""
+    """Return what is wrong with the input that a call of a network failed on; empty if another cause is likely."""
     reason = (str(error).splitlines() or [""])[0]
     owner = type(net).__name__
-    for name, x in zip(inspect.signature(net.forward).parameters, inputs, strict=False):
-        if x is None or not x.numel():
-            continue
-        if any(text in reason for text in _NO_INDEX) and _is_class(net, inputs, x):
-            kind = f"{dtype_name(x.dtype)}, and {owner} takes it for the number of a class"
-            return f"data: {name} is {kind} ({reason}); pass whole numbers from 0 as int64"
+    names = inspect.signature(net.forward).parameters
+    present = [(name, x) for name, x in zip(names, inputs, strict=False) if x is not None and x.numel()]
+    if any(text in reason for text in _NO_INDEX):
+        for name, x in sorted(present, key=lambda pair: pair[1].numel()):  # labels are smaller than samples
+            if _may_be_index(x):
+                kind = f"{dtype_name(x.dtype)}, and {owner} takes it for the number of a class"
+                return f"{name} is {kind} ({reason}); pass whole numbers from 0 as int64"
+    for name, x in present:
         if x.is_complex() and not any(weight.is_complex() for weight in net.parameters()):
             kind = f"{dtype_name(x.dtype)}, and {owner} has real weights"
-            return f"data: {name} is {kind} ({reason}); pass torch.view_as_real of it, two real numbers for each"
+            return f"{name} is {kind} ({reason}); pass torch.view_as_real of it, two real numbers for each"
         if not (x.is_complex() or x.is_floating_point()) and any(text in reason for text in _NO_ROW):
             value = int(x.max()) if x.min() >= 0 else int(x.min())
             embeddings = [module for module in net.modules() if isinstance(module, nn.Embedding)]
@@ -35,16 +38,14 @@ def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Except
             if size:
                 classes = f"{owner} has an embedding of {size} classes, 0 to {size - 1}"
                 larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
-                return f"data: {name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
+                return f"{name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
             if not sizes:  # of `one_hot`, or an index of the network's
-                return f"data: {name} is {value} ({reason}); number classes from 0"
+                return f"{name} is {value} ({reason}); number classes from 0"
     return ""
 
 
-def _is_class(net: nn.Module, inputs: Sequence[Tensor | None], x: Tensor) -> bool:
-    """Return whether a call succeeds, or fails for a number without a row, if one input is int64."""
-    try:
-        net(*(x.long() if value is x else value for value in inputs))
-    except Exception as error:
-        return any(text in str(error) for text in _NO_ROW)
-    return True
+def _may_be_index(x: Tensor) -> bool:
+    """Return whether this may be numbers of classes, or tokens, in another dtype than an index has."""
+    if x.dtype is torch.int64 or x.is_complex():
+        return False
+    return x.dim() == 1 or (bool(x.any()) and torch.equal(x.long().to(x), x))

@@ -34,10 +34,14 @@ class Calling:
 
 
 class CalledNetwork:
-    """A `Network` of one module; outputs are float32 in any computation format."""
+    """A `Network` of one module; outputs are float32 in any computation format.
 
-    def __init__(self, *, module: nn.Module, calling: Calling = Calling()) -> None:
+    place: where its inputs come from, in messages.
+    """
+
+    def __init__(self, *, module: nn.Module, calling: Calling = Calling(), place: str = "data") -> None:
         self.module = module
+        self.place = place
         self.calling = calling
         self.mixes = mixes_samples(module)
         self.draws = uses_random_numbers(module)  # a training-mode call draws random numbers
@@ -55,7 +59,7 @@ class CalledNetwork:
             return self._called(*inputs)
         except (IndexError, RuntimeError, TypeError) as error:
             if problem := input_problem(self.module, inputs, error):
-                raise ConfigError(problem) from error
+                raise ConfigError(f"{self.place}: {problem}") from error
             raise
 
     def _called(self, *inputs: Tensor | None) -> Any:

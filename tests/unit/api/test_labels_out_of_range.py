@@ -93,6 +93,30 @@ def test_an_index_that_a_network_computes_is_its_own_problem():
         CalledNetwork(module=Own())(torch.zeros(2, 3), torch.tensor([0, 1]))
 
 
+class Counting(nn.Module):
+    """Counts its calls, which look rows up by label."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+        self.rows = nn.Embedding(3, 4)
+
+    def forward(self, x, label):
+        self.count += 1
+        return self.rows(label)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.uint8])
+@pytest.mark.parametrize("kind", ["next to whole numbers", "rows of tokens", "one"])
+def test_numbers_of_another_type_are_named_without_a_second_call(kind, dtype):
+    label = torch.ones((4, 5) if kind == "rows of tokens" else 4).to(dtype)
+    sample = torch.ones(4, 8) if kind == "next to whole numbers" else torch.randn(4, 8)
+    net = Counting()
+    with pytest.raises(pg.ConfigError, match=r"^here: label is \w+, and Counting takes it for the number of a class"):
+        CalledNetwork(module=net, place="here")(sample, label)
+    assert net.count == 1
+
+
 def test_labels_that_the_network_folds_are_not_refused(tmp_path):
     assert run_on(tmp_path, data(5), Folded).is_finished
 
