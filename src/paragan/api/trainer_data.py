@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.column_names import is_table
-from paragan.datasets.base.program_data import DatasetSource, IterableSource, TensorSource
+from paragan.datasets.base.program_data import MAX_NOT_FINITE, DatasetSource, IterableSource, TensorSource
 from paragan.datasets.base.samples import SampleForm
 
 
@@ -26,7 +26,9 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
     if is_table(data) or isinstance(data, Tensor | np.ndarray):
         data = {sample or "sample": data}
     if isinstance(data, Mapping):
-        return TensorSource(data, form.padding, form.dtype)
+        # no update skips a held-out sample: a score of it would be NaN
+        max_not_finite = 0.0 if name == "held_out" else MAX_NOT_FINITE
+        return TensorSource(data, form.padding, form.dtype, max_not_finite)
     if isinstance(data, DataLoader):
         return _of_loader(data, form, name)
     if _has_rows(data):

@@ -20,6 +20,7 @@ from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
+from paragan.evaluation.tensor_images import of_trained_classes
 from paragan.game.needs import check_paired_data
 from paragan.loading.loader import BatchRows, BatchStream, IterableStream, Loader
 from paragan.loading.pipeline import Pipeline
@@ -75,16 +76,27 @@ class UnlabelledSource(DerivedSource):
 def open_data(config: RunConfig, model: Model | None = None) -> Data:
     """Open both splits; `DataError` for invalid files. model: objects of a program; their data is used."""
     if isinstance(model, TensorGame):
-        return Data(train=model.source, held_out=model.held_out, is_image=False)
+        held_out, _ = of_trained_classes(model.source, model.held_out)
+        _add_held_out_notices(model.source, held_out)
+        return Data(train=model.source, held_out=held_out, is_image=False)
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
     with stopping_at_once():
         train, held_out = (module.source(options, split) for split in ("train", "held_out"))
     train, held_out = _with_labels(config, train, held_out)
+    _add_held_out_notices(train, held_out)
     flip = getattr(options, "flip", False)
     is_image = train.is_image and generates_images(config, model)
     is_packaged = config.data.name in registry.names("datasets")
     return Data(train=train, held_out=held_out, flip=flip, is_image=is_image, is_packaged=is_packaged)
+
+
+def _add_held_out_notices(train: Source, held_out: Source) -> None:
+    """Add what only the held-out samples have to the notices of training, which a run prints."""
+    for line in held_out.notices:
+        named = f"held_out: {line.removeprefix('data: ')}"
+        if line not in train.notices and named not in train.notices:  # of an earlier run of the program
+            train.notices += (named,)
 
 
 def _with_labels(config: RunConfig, train: Source, held_out: Source) -> tuple[Source, Source]:
@@ -104,7 +116,9 @@ def _with_trained_classes(train: Source, held_out: Source) -> tuple[Source, Sour
     if not notices:
         return train, held_out
     classes = np.flatnonzero(sizes).tolist()
+    num_before = len(held_out)
     train, held_out = ClassSubset(train, classes), ClassSubset(held_out, classes)
+    train.reading = train.reading.replace(f"holds out {num_before:,}", f"holds out {len(held_out):,}", 1)
     if not len(held_out):
         raise DataError("data: no class has training and held-out images; add images, or pass data.labels=false")
     train.notices += notices

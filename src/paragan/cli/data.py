@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +14,7 @@ import typer
 from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
 from paragan.core.command import program_command
+from paragan.core.errors import ParaganError
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
@@ -53,12 +55,31 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
     data = read_data_settings(dataset_check.guess_data_set(path, words), path, words)
     with show_progress("images read") as update:
         report = dataset_check.check_dataset(path, size, update, data, words)
+    report.refusal = _refusal(report)
     if as_json:
         print(json.dumps(asdict(report)))
     else:
         print("\n".join(to_printable(line.replace("\n", "?")) for line in format_report(report)))
-    if report.damaged or not report.command:
+    if report.damaged or report.refusal or not report.command:
         raise typer.Exit(2)
+
+
+def _refusal(report: DatasetReport) -> str:
+    """Return why `train` would refuse the command of a report, empty if it would not."""
+    from paragan.config import read_recipe
+    from paragan.runs.run_request import RunRequest
+    from paragan.runs.session import check_start
+
+    if not report.command:
+        return ""
+    _, recipe, *words = shlex.split(report.command.removeprefix(program_command()))
+    try:
+        config = read_recipe(recipe, words)
+        with warnings.catch_warnings(action="ignore"):  # of the trial of networks that it starts with
+            check_start(RunRequest(config=config, name=recipe, out=Path("runs") / recipe))
+    except ParaganError as error:
+        return str(error)
+    return report.damaged[0] if report.damaged and getattr(config.data.options, "damaged", "") != "skip" else ""
 
 
 def format_report(report: DatasetReport) -> list[str]:
@@ -82,7 +103,10 @@ def format_report(report: DatasetReport) -> list[str]:
     lines += [f"  damaged       {len(report.damaged):,}", *_first_lines(report.damaged)]
     if report.advice:
         lines += ["", "Consider:", *(f"  - {line}" for line in report.advice)]
-    last = f"To train: {report.command}" if report.command else "There are no images to train on."
+    if report.refusal:
+        last = f"Training would stop at this: {report.refusal}"
+    else:
+        last = f"To train: {report.command}" if report.command else "There are no images to train on."
     return [*lines, "", last]
 
 

@@ -77,13 +77,17 @@ class EncodedImages(ABC):
             return []
         return np.bincount(self.labels if rows is None else self.labels[rows], minlength=len(self.class_names)).tolist()
 
-    def describe(self, held_out: float = 0.1, labels: bool = True) -> str:
-        """Return one line of what is read, and what a run makes of it; labels: whether it trains with them."""
+    def describe(self, held_out: float = 0.1, labels: bool = True, num_left_out: int = 0) -> str:
+        """Return one line of what is read, and what a run makes of it.
+
+        labels: whether it trains with them. num_left_out: held-out images of classes that it does not train on.
+        """
         plural = "es" if len(self.class_names) > 1 else ""
         classes = f" in {len(self.class_names):,} class{plural}" if self.class_names else ""
         num_train = len(self.rows("train", held_out))
+        num_used = num_train + num_left_out
         facts = ["labels drawn as in the data"] if self.class_names and labels else []
-        return f"{len(self):,} {self.noun}{classes}: trains on {num_train:,}, {self.describe_rest(num_train, *facts)}"
+        return f"{len(self):,} {self.noun}{classes}: trains on {num_train:,}, {self.describe_rest(num_used, *facts)}"
 
     def describe_rest(self, num_train: int, *facts: str) -> str:
         """Return what is not trained on, with facts in between."""

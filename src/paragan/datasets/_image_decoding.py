@@ -76,7 +76,8 @@ def check_values(values: Values, where: str) -> None:
         low, high = values.min(), values.max()
         raise PixelSettingError(
             f"{where}: values of {values.dtype} from {low:g} to {high:g}, of which the range is not known",
-            f"pass the lowest and the highest value of all images, such as data.range=[{low:g},{high:g}]",
+            f"pass the lowest and the highest value of all images, such as data.range=[{low:g},{high:g}] "
+            f"(`{program_command()} data check` prints them)",
         )
 
 

@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from paragan.core.errors import DataError
 from paragan.datasets import _image_decoding
 from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import ValueSummary, read_levels, read_values
 from paragan.datasets._options import PixelOptions
@@ -53,7 +54,7 @@ class SideFormat:
             bands = [Image.fromarray(np.rint(np.asarray(level) * 255).astype(np.uint8)) for level in levels]
             return bands[0] if channels == 1 else Image.merge("RGB", bands)
         except DataError as error:
-            raise DataError(self.named(str(error))) from None
+            raise type(error)(self.named(str(error))) from None
 
     def named(self, text: str) -> str:
         """Return a text with the name of this side's setting for the range."""
@@ -118,6 +119,8 @@ class PairDecoder:
         for row in _examples(images):
             try:
                 a, b = self.halves(images.read([row])[0], images.where(row))
+            except PixelSettingError:
+                raise
             except DataError as error:
                 errors.append(error)
             else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,14 +73,22 @@ class PixelFormat:
         return _without_hidden_colours(image) if image.mode == "RGBA" else image
 
     def warnings(self, images: EncodedImages, rows: Rows) -> tuple[str, ...]:
-        """Return warnings about values, bands and pages, after a look at a few rows; JPEG is always usual."""
+        """Return warnings about values, bands and pages, after a look at a few rows; JPEG is always usual.
+
+        Raises `DataError` if the settings do not fit one of them, which would otherwise end a run after its start.
+        """
         summary = ValueSummary()
         for place in np.linspace(0, len(rows) - 1, min(_NUM_EXAMINED, len(rows))):
             row = int(rows[int(place)])
-            with suppress(DataError):  # which is raised when the image is fetched
+            try:
                 (data,) = images.read([row])
                 if image_suffix(data) != ".jpg":
                     summary.add(read_values(data, images.where(row)))
+                self.decode(data, images.where(row))
+            except PixelSettingError:
+                raise
+            except DataError:  # of a damaged image, which is raised again when it is fetched
+                continue
         return tuple(summary.warnings(self.options))
 
     def _cut(self, image: Image.Image, where: str, draw: int | None) -> Image.Image:

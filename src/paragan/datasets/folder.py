@@ -33,6 +33,7 @@ def source(options: Options, split: Literal["train", "held_out"], images: Encode
     if options.damaged == "skip":
         images = exclude_damaged(images, pixels.decode, f"folder {identity}", options.path)
     rows = images.rows(split, options.held_out)
+    warnings = () if is_url(options.path) else pixels.warnings(images, rows)
     source = ImageSource(
         images=images,
         rows=rows,
@@ -41,7 +42,7 @@ def source(options: Options, split: Literal["train", "held_out"], images: Encode
         identify=partial(images.fingerprint, rows, identity),
         dtype=pixels.dtype,
         draws_crops=options.crop == "random" and split == "train",
-        notices=() if split == "held_out" or is_url(options.path) else pixels.warnings(images, rows),
+        notices=() if split == "held_out" else warnings,
     )
     source.reading = images.describe_rest(len(rows)) if split == "train" else ""
     return source

@@ -65,6 +65,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
             f"{folder.address} has no images to {purpose}; prepare the data again, from two images at least"
         )
     pixels = PixelFormat(size=height_and_width(size), options=options)
+    warnings = () if is_url(options.path) else pixels.warnings(images, rows)
     settings = [size, options.channels, options.held_out, split, pixels.settings]
     return ImageSource(
         images=images,
@@ -74,7 +75,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         identify=partial(compute_fingerprint, folder.description.index.sha256, *settings),
         dtype=pixels.dtype,
         draws_crops=options.crop == "random" and split == "train",
-        notices=() if split == "held_out" or is_url(options.path) else pixels.warnings(images, rows),
+        notices=() if split == "held_out" else warnings,
     )
 
 

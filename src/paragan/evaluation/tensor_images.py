@@ -67,7 +67,7 @@ def image_range(source: Source, sample: str) -> tuple[float, float] | None:
 
 def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source, Source]:
     """Return images of both splits (without held-out ones, a fifth is held out) and the samples whose inputs G gets."""
-    held_out, names = _of_trained_classes(train, held_out)
+    held_out, names = of_trained_classes(train, held_out)
     images = SampleImages(train, sample, names)
     if held_out is not train:
         return images, SampleImages(held_out, sample, names), held_out
@@ -76,7 +76,7 @@ def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, S
     return SubsetSource(images, np.sort(rows[count:])), SubsetSource(images, np.sort(rows[:count])), train
 
 
-def _of_trained_classes(train: Source, held_out: Source) -> tuple[Source, tuple[str, ...]]:
+def of_trained_classes(train: Source, held_out: Source) -> tuple[Source, tuple[str, ...]]:
     """Return the held-out samples of classes that are trained, all without labels in memory, and the classes' names."""
     trained_N, labels_N = train.row_labels(), held_out.row_labels()
     names = train.class_names

@@ -9,6 +9,7 @@ import paragan as pg
 from paragan.datasets.base.program_data import TensorSource
 from paragan.datasets.base.ragged import Padding
 from paragan.datasets.base.samples import SampleForm
+from tests.unit.api.test_labels_out_of_range import data as labelled_rows, run_on
 from tests.unit.api.test_trainer import trainer
 
 
@@ -69,6 +70,23 @@ def test_no_samples_are_said(data):
 def test_problems_of_held_out_samples_name_the_argument(tmp_path, held_out):
     with pytest.raises(pg.DataError, match=r"^held_out: (?!.*data:)"):
         trainer(tmp_path / "run", {"point": torch.zeros(8, 2)}, held_out=held_out)
+
+
+@pytest.mark.parametrize("held_out", [wide(np.nan), wide(np.inf, 5), wide(-np.inf, 8)])
+def test_held_out_samples_without_finite_numbers_are_refused_before_the_run(tmp_path, held_out):
+    with pytest.raises(pg.DataError, match=r"^held_out: point .* number 3, "):
+        trainer(tmp_path / "run", {"point": torch.zeros(8, 2)}, held_out={"point": held_out})
+
+
+@pytest.mark.parametrize("is_cast", ["both", "held out", "none"])
+def test_notices_about_held_out_samples_are_printed_where_training_has_not_the_same(tmp_path, capsys, is_cast):
+    rows = labelled_rows()
+    narrow_rows = {**rows, "point": rows["point"].float()}
+    held_out = rows if is_cast == "none" else narrow_rows
+    run_on(tmp_path, narrow_rows if is_cast == "both" else rows, held_out=held_out)
+    err = capsys.readouterr().err
+    assert err.count("held_out: point of float32 is cast") == (is_cast == "held out")
+    assert err.count("data: point of float32 is cast") == (is_cast == "both")
 
 
 @pytest.mark.parametrize("shape", [(0,), (1, 0, 8)])

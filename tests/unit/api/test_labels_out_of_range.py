@@ -126,9 +126,14 @@ def test_a_label_that_is_read_later_is_one_line(tmp_path, kind):
     columns = data(5, row=11)
     rows = [{name: values[row] for name, values in columns.items()} for row in range(COUNT)]
     samples = {"a list": rows, "a stream": lambda epoch: rows, "held out": data()}[kind]
-    held_out = {"held_out": columns} if kind == "held out" else {}
+    held_out = {"held_out": rows} if kind == "held out" else {}
     with pytest.raises(pg.ConfigError, match=r"^data: label is 5, and Embedded has an embedding of 3 classes, 0 to 2"):
         run_on(tmp_path, samples, settings={**TINY, "train.kimg": 0.1}, **held_out)
+
+
+def test_held_out_rows_of_labels_that_are_not_trained_are_left_out_and_named(tmp_path, capsys):
+    assert run_on(tmp_path, data(), settings={**TINY, "train.kimg": 0.1}, held_out=data(5, row=11)).is_finished
+    assert capsys.readouterr().err.count("left out, with 1 of the held-out images: '5'") == 1
 
 
 def test_complex_rows_are_named_where_real_weights_fail(tmp_path):

@@ -51,6 +51,7 @@ def test_classes_without_training_images_are_left_out_of_both_splits(tmp_path):
     assert labels.tolist() == [0, 1, 1] == data.held_out.row_labels().tolist()
     assert "c/0.png" in data.held_out.where(1)
     assert "'b'" in data.train.notices[0]
+    assert data.train.reading == "holds out 3" and len(data.held_out) == 3
 
 
 def test_only_classes_of_the_held_out_split_are_refused_or_pass_without_labels(tmp_path):

@@ -63,6 +63,23 @@ def test_damaged_files_are_named_and_end_with_2(folder, capsys):
     assert "12 images are damaged" in out
 
 
+@pytest.mark.parametrize("case", ["NaN in an array", "size of the model", "damaged=stop"])
+def test_what_training_refuses_ends_with_2_and_its_words_instead_of_a_command(tmp_path, folder, capsys, case):
+    if case == "NaN in an array":
+        images = NOISE.random((20, 8, 8, 3)).astype(np.float32)
+        images[7, 0, 0, 0] = np.nan
+        np.savez(tmp_path / "nan.npz", images=images)
+        words, said = [tmp_path / "nan.npz"], "not finite"
+    elif case == "size of the model":
+        words, said = [folder, "data.size=18"], "data.size=18 is not a multiple of 4"
+    else:
+        (folder / "cats" / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+        words, said = [folder, "data.damaged=stop"], "bad.png: not an image"
+    code, out, _ = run(capsys, *words)
+    assert code == 2 and "To train" not in out
+    assert said in out.splitlines()[-1]
+
+
 def test_json_says_the_same(folder, capsys):
     (folder / "cats" / "bad.png").touch()
     code, out, _ = run(capsys, folder, "--json")

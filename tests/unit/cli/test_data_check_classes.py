@@ -36,5 +36,6 @@ def test_class_with_its_only_image_held_out_is_left_out_and_not_said_to_be_train
         put(tmp_path / f"{name}.png")
     _, out, _ = run(capsys, tmp_path)
     assert "classes without training images are left out, with 1 of the held-out images: 'q'" in out
+    assert "holds out 2;" in out and "4 train, 2 held out" in out  # as training says, too
     assert "classes of one image: 'single'; it is trained on" in out
     assert "data.labels" not in out.partition("To train: ")[2]

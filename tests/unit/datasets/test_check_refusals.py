@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from paragan.core.option_types import Choice
-from paragan.datasets import folder, grey
+from paragan.datasets import folder, grey, paired
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.data_refusals import refusal
@@ -35,9 +35,39 @@ def test_too_few_bands_are_refused_as_in_training(tmp_path, channels):
     for number in range(3):
         array = np.random.default_rng(number).integers(0, 256, (8, 8), np.uint8)
         Image.fromarray(array).save(tmp_path / f"{number}.png")
-    train = folder.source(folder.Options(path=str(tmp_path), size=8, channels=channels), "train")
+    options = folder.Options(path=str(tmp_path), size=8, channels=channels)
     message = refusal(lambda: check(tmp_path, channels=channels))
-    assert f"{channels} channels" in message and message[-20:] == refusal(lambda: train.fetch([0]))[-20:]
+    assert f"{channels} channels" in message and message[-20:] == refusal(lambda: folder.source(options, "train"))[-20:]
+
+
+@pytest.mark.parametrize("split", ["train", "held_out"])
+@pytest.mark.parametrize(
+    ("settings", "cure"),
+    [({}, "data.range="), ({"channels": 5}, "data.channels=3"), ({"crop": "none"}, "data.crop=center")],
+)
+def test_source_refuses_settings_that_do_not_fit_its_images_when_it_is_opened(tmp_path, split, settings, cure):
+    for number in range(6):
+        values = np.random.default_rng(number).random((12, 12)).astype(np.float32)
+        name = f"{'val' if number > 3 else 'train'}/{number}"
+        if not settings and name.startswith(split[:3] if split == "train" else "val"):
+            put_float(tmp_path / f"{name}.tif", values)
+        else:
+            put(tmp_path / f"{name}.png", size=(12, 12), seed=number)
+    options = folder.Options(path=str(tmp_path), size=8, **settings)
+    assert cure in refusal(lambda: folder.source(options, split))
+
+
+def test_pairs_of_which_some_need_a_range_are_refused_when_they_are_opened(tmp_path):
+    for number in range(4):
+        values = np.random.default_rng(number).random((8, 16)).astype(np.float32)
+        put_float(tmp_path / f"{number}.tif", values) if number == 3 else put(tmp_path / f"{number}.png", size=(16, 8))
+    message = refusal(lambda: paired.source(paired.Options(path=str(tmp_path), size=8), "train"))
+    assert "range=" in message and "3.tif" in message
+
+
+def put_float(path, values):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).save(path)
 
 
 @pytest.mark.parametrize("orientation", [1, 6])

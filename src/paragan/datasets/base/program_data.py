@@ -31,7 +31,7 @@ from paragan.datasets.base.samples import SampleForm, as_tensor, cast, cast_noti
 
 MAX_PROCESSES = 4  # that read a data set ahead; more than cores, as samples may wait for storage
 _HASHED = 64  # rows that identify tensors
-_MAX_NOT_FINITE = 0.05  # of all rows
+MAX_NOT_FINITE = 0.05  # of all training rows
 _SLOW_S = 5e-4  # of one sample, from which processes pay
 _DRAWS = threading.Lock()  # the global generators are those of the process
 
@@ -41,9 +41,16 @@ class TensorSource(Source):
 
     Arrays and tables (`column_names`) are converted. A list of tensors has samples of different lengths, which are
     padded (`ragged`). dtype: of the networks' weights, to which floating-point numbers are cast; None: none are.
+    max_not_finite: share of samples with NaN or infinity; more of them raise `DataError`.
     """
 
-    def __init__(self, data: Mapping[str, Any], padding: Padding, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        padding: Padding,
+        dtype: torch.dtype | None = None,
+        max_not_finite: float = MAX_NOT_FINITE,
+    ) -> None:
         arrays, self.column_names = split_names(data)
         columns = _columns(arrays)
         self._count = _num_samples(columns)
@@ -57,7 +64,8 @@ class TensorSource(Source):
                 self._ragged[name] = [cast(row, dtype) for row in column]
         samples: Mapping[str, Tensor | list[Tensor]] = {**self._stacked, **self._ragged}
         for name in columns:
-            self.notices += _rows_not_finite(name, samples[name], columns[name], self.column_names.get(name, ()))
+            titles = self.column_names.get(name, ())
+            self.notices += _rows_not_finite(name, samples[name], columns[name], titles, max_not_finite)
         self.notices_not_finite = True
         first = {name: samples[name][0] for name in columns}
         self._padding = padding.checked(first).including(self._ragged)
@@ -228,7 +236,7 @@ def _num_samples(columns: Mapping[str, Tensor | list[Tensor]]) -> int:
 
 
 def _rows_not_finite(
-    name: str, samples: Tensor | list[Tensor], stored: Tensor | list[Tensor], columns: Sequence[str]
+    name: str, samples: Tensor | list[Tensor], stored: Tensor | list[Tensor], columns: Sequence[str], max_share: float
 ) -> tuple[str, ...]:
     """Return a line about samples that are not finite. stored: before the cast. Raises `DataError` for many."""
     if isinstance(samples, Tensor):
@@ -246,7 +254,7 @@ def _rows_not_finite(
         what = f"has {value.item():.3g}, beyond {dtype_name(first.dtype)},"
         cure = "divide it by its largest number, or leave them out"
     text = f"data: {name} {what} in {len(rows):,} of {len(samples):,} samples, number {join_some(rows, 3)}{where}"
-    if len(rows) > _MAX_NOT_FINITE * len(samples):  # few batches would be without one
+    if len(rows) > max_share * len(samples):  # few batches would be without one
         raise DataError(f"{text}; {cure}")
     return (f"{text}: updates on them are skipped; {cure}",)
 

@@ -83,7 +83,7 @@ def check_dataset(
     if size is not None and data.name == "paired":
         data = Choice(data.name, replace(data.options, size=size))
     images = _open(data, report)
-    _describe(images, report, data.options)
+    _describe(images, report, data)
     sizes = _examine(images, report, progress, data.options)
     if isinstance(images, ShardImages):
         changed = [f"{file}: " for file in images.folder.damaged_files()]
@@ -142,18 +142,22 @@ class _ArrayImages(EncodedImages):
         return StoredValues(values_HWC=values_HWC, has_alpha=False, orientation=1, has_more=False)
 
 
-def _describe(images: EncodedImages, report: DatasetReport, options: Any) -> None:
+def _describe(images: EncodedImages, report: DatasetReport, data: Choice) -> None:
+    options = data.options
     names = images.class_names
     splits = {split: images.rows(split, options.held_out) for split in ("train", "held_out")}
     report.images = len(images)
     report.classes = dict(zip(names, images.class_sizes(), strict=True))
     trained, held_out = (images.class_sizes(rows) for rows in splits.values())
-    has_labels = bool(getattr(options, "labels", True))
+    has_labels = bool(getattr(options, "labels", True)) and data.name not in _OF_FOLDERS
     report.trained = dict(zip(names, trained, strict=True))
     report.has_scored_classes = any(map(min, trained, held_out))
     report.warnings = (*images.notices, *(_untrained(names, trained, held_out) if has_labels else ()))
-    report.summary = images.describe(options.held_out, has_labels)
+    trains_classes = has_labels and report.has_scored_classes
+    num_left_out = sum(size for size, num in zip(held_out, trained, strict=True) if trains_classes and not num)
+    report.summary = images.describe(options.held_out, has_labels, num_left_out)
     report.splits = {split: len(rows) for split, rows in splits.items()}
+    report.splits["held_out"] -= num_left_out
     report.ignored = dict(images.ignored)
 
 

@@ -34,6 +34,7 @@ class DatasetReport:
     (`8-bit`). range: what becomes dark and bright, if that should be set. formats: images by format. ignored: files
     that are not read, by kind. has_scored_classes: a class has training and held-out images, without which a run is
     refused unless labels are off. is_grey: all have one band. size: to train with. num_smaller: images enlarged to it.
+    refusal: why the command would not train, in the words of `train`; empty if it does.
     """
 
     path: str
@@ -61,6 +62,7 @@ class DatasetReport:
     is_grey: bool = False
     advice: list[str] = field(default_factory=list)
     command: str = ""
+    refusal: str = ""
 
 
 def add_advice(
