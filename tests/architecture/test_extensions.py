@@ -33,7 +33,7 @@ TINY = ("digits", "train.kimg=0.128", "model.width=4", "evaluation.features=null
 def core(tmp_path_factory):
     """A copy of the package without its extensions."""
     copy = tmp_path_factory.mktemp("core") / "paragan"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, copy)
     shutil.rmtree(copy / "extensions")
     return copy.parent
 

@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import torch
-import torch._dynamo  # which optimisers import
 
 import paragan.runs.train  # noqa: F401 once, not in every fork
 from paragan.cli.main import main
