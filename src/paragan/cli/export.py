@@ -66,18 +66,20 @@ def export(
     if direction is not None and not programs:
         raise ConfigError("--direction is for programs: weights hold both; add --format onnx or torch, or leave it out")
     outside_code = trusted(trust, code)
+    exported: Bundle | ExportedDiscriminator
     if player == "d":
-        discriminator = open_discriminator(path, outside_code, best)
-        folder = _folder(path, out, player)
-        _check_programs(discriminator, programs)
-        print("\n".join(discriminator.write(folder, requested)))
-        return
-    bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
-    single = None if single_file is None else out
-    folder = _folder(path, out if single is None else single.parent, player)
-    _check_programs(bundle, programs)
-    lines = bundle.write(folder, requested) if single is None else bundle.write_single(single, *requested)
-    print("\n".join(lines))
+        exported = open_discriminator(path, outside_code, best)
+    else:
+        exported = bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
+        if out is not None and single_file is not None:
+            bundle.check_single(out)
+            _check_programs(bundle, programs)
+            print("\n".join(bundle.write_single(out, *requested)))
+            return
+    folder = out or _default_folder(path, "export" if player == "g" else "export-d")
+    exported.check_folder(folder)
+    _check_programs(exported, programs)
+    print("\n".join(exported.write(folder, requested)))
 
 
 def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
@@ -96,13 +98,9 @@ def _check_programs(exported: Bundle | ExportedDiscriminator, programs: set[str]
         print("tracing the network and comparing outputs; takes up to a minute", file=sys.stderr, flush=True)
 
 
-def _folder(path: Path, out: Path | None, player: Literal["g", "d"]) -> Path:
-    """Return the folder of an export; `ConfigError` for one that holds the other player's."""
-    from paragan.export.model_card import check_no_export_of
-
-    folder = out or create_subfolder(path if path.is_dir() else path.parent, "export" if player == "g" else "export-d")
-    check_no_export_of(folder, "discriminator" if player == "g" else "generator")
-    return folder
+def _default_folder(path: Path, name: str) -> Path:
+    """Return a folder of the run, or next to the file."""
+    return create_subfolder(path if path.is_dir() else path.parent, name)
 
 
 def _requested_formats(out: Path | None, single_file: Format | None, formats: list[Format]) -> list[str]:

@@ -18,9 +18,10 @@ from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes, write_text
 from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
+from paragan.export.export_folder import CARD, check_no_export_of, check_no_other_files
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.generator_file import GeneratorInfo
-from paragan.export.model_card import MAX_CLASS_NAMES, check_no_export_of, file_row, render
+from paragan.export.model_card import MAX_CLASS_NAMES, file_row, render
 from paragan.export.traceable import LogitsOnly, Traceable
 
 FORMAT = "paragan discriminator 1"
@@ -40,11 +41,11 @@ class ExportedDiscriminator:
 
         Programs map images (B, C, H, W) in [-1, 1] of the run's size to logits: (B,), (B, 1, h, w) of patches, or
         (B, D), the mean logit of each of several discriminators; high for real images under every loss here. Raises
-        `ConfigError` for programs of another kind of data, and for the folder of an exported generator.
+        `ConfigError` for programs of another kind of data, and as `check_folder`.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        check_no_export_of(folder, "generator")
-        paths = {name: folder / f"discriminator{ENDINGS[name]}" for name in ENDINGS}
+        self.check_folder(folder)
+        paths = _paths(folder)
         lines = []
         for name in formats:
             if name in WRITERS:
@@ -56,8 +57,14 @@ class ExportedDiscriminator:
             path.unlink()
         removed = [f"removed {path}, which an earlier export had left" for path in stale]
         files = [path for name, path in paths.items() if name == "safetensors" or name in formats]
-        write_text(folder / "README.md", self._card(files))
-        return [*removed, str(paths["safetensors"]), *lines, str(folder / "README.md")]
+        write_text(folder / CARD, self._card(files))
+        return [*removed, str(paths["safetensors"]), *lines, str(folder / CARD)]
+
+    def check_folder(self, path: Path) -> None:
+        """Raise `ConfigError` for a folder with an exported generator, or with files that no export has written."""
+        check_no_export_of(path, "generator")
+        paths = _paths(path)
+        check_no_other_files(path, paths["safetensors"].name, [file.name for file in paths.values()])
 
     def _card(self, files: Sequence[Path]) -> str:
         """Return the model card. files: all that it is about."""
@@ -168,3 +175,8 @@ class ExportedDiscriminator:
         output = DiscriminatorOutput.of(self.net(several, torch.arange(len(several))))
         logits = mean_per_sample(output.logits_B)
         return bool((logits != logits[0]).any())
+
+
+def _paths(folder: Path) -> dict[str, Path]:
+    """Return the paths of an exported discriminator by format."""
+    return {name: folder / f"discriminator{ending}" for name, ending in ENDINGS.items()}

@@ -74,7 +74,7 @@ def render_sheet(
     tiles: Sheet,
     seed: int | None,
     truncation: float | None,
-    progress: Callable[[int], None],
+    progress: Callable[[int], None] = lambda done: None,
     mode: Mode | None = None,
 ) -> SampledImages:
     """Sample the images of a sheet. progress: receives the number of finished images."""
@@ -111,7 +111,11 @@ def render_mixed(
 
 
 def render_pairs(
-    sampler: Sampler, num: int, seed: int | None, progress: Callable[[int], None], mode: Mode | None = None
+    sampler: Sampler,
+    num: int,
+    seed: int | None,
+    progress: Callable[[int], None] = lambda done: None,
+    mode: Mode | None = None,
 ) -> tuple[SampledImages, int]:
     """Sample from the first `num` held-out pairs: input, output and target of each.
 

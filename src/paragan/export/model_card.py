@@ -7,17 +7,17 @@ import html
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jinja2
 
 from paragan import __version__
-from paragan.core.errors import ConfigError
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
 from paragan.export.traceable import Traceable, traceable
 
 MAX_CLASS_NAMES = 20
+OWN_ROW = "| made with | paragan "  # of both model cards: no other README has it
 
 
 def render_card(
@@ -105,12 +105,6 @@ def _sizes(network: Traceable | None) -> str:
         return ""
     multiples = {multiple for axes in network.axes for multiple in axes.values()}
     return " and any size" if multiples <= {1} else f" and any multiple of {max(multiples)} as the size"
-
-
-def check_no_export_of(folder: Path, other: Literal["generator", "discriminator"]) -> None:
-    """Raise `ConfigError` for a folder whose model card is that of the other player."""
-    if (folder / f"{other}.safetensors").is_file():
-        raise ConfigError(f"{folder} has an exported {other} and its model card; pass another folder as --out")
 
 
 def file_row(path: Path, step: int) -> str:

@@ -10,8 +10,9 @@ import torch
 
 import paragan as pg
 from paragan.cli.main import main
-from paragan.core.errors import CheckpointError
+from paragan.core.errors import CheckpointError, ConfigError
 from paragan.export import formats
+from paragan.export.bundle import Bundle
 from tests.tiny_run import train
 
 
@@ -20,6 +21,11 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("export") / "run"
     train(folder, "g.ema.half_life_kimg=0.1")
     return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(run):
+    return pg.load(run)
 
 
 @pytest.fixture(scope="module")
@@ -66,15 +72,54 @@ def test_an_export_of_other_weights_leaves_no_file_of_the_former(later, exportin
     assert "generator.pt2" not in (exported / "README.md").read_text()
 
 
-@pytest.mark.parametrize("damage", ["missing", "another"])
-def test_a_program_that_no_card_knows_is_removed(run, exporting, exported, damage):
-    card = exported / "README.md"
-    if damage == "missing":
-        card.unlink()
-    else:
-        card.write_text("# My generator\n")
+def test_a_program_that_no_card_knows_is_removed(run, exporting, exported):
+    (exported / "README.md").unlink()
     exporting(run, "--out", exported)
     assert not (exported / "generator.pt2").exists()
+
+
+def users_files(folder, *names):
+    """Files in a folder that no export has written; returns their contents by name."""
+    for name in names:
+        (folder / name).write_text("![](samples.png) of the user\n")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("README.md", []),
+        ("README.md", ["generator.safetensors"]),  # as after `--out generator.safetensors` in a project
+        ("generator.py", []),
+        ("samples.png", ["mine.safetensors"]),
+    ],
+)
+def test_a_file_that_no_export_wrote_is_neither_replaced_nor_removed(loaded, tmp_path, name, others):
+    before = users_files(tmp_path, name, *others)
+    with pytest.raises(ConfigError, match=f"^{tmp_path} has {name}, .*; pass another folder as --out$"):
+        Bundle(sampler=loaded, tree={}, score={}).write(tmp_path, [])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(("player", "name"), [("g", "README.md"), ("d", "discriminator.py")])
+def test_a_folder_with_files_of_the_user_is_refused_before_anything_is_traced(run, tmp_path, capfd, player, name):
+    before = users_files(tmp_path, name)
+    assert main(["export", str(run), "--player", player, "--format", "torch", "--out", str(tmp_path)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{tmp_path} has {name}," in line
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("player", ["g", "d"])
+def test_an_export_is_written_anew_with_and_without_its_card(run, exporting, tmp_path, player):
+    exporting(run, "--player", player, "--out", tmp_path)
+    card = tmp_path / "README.md"
+    card.write_text("\n".join(line for line in card.read_text().splitlines() if ".safetensors | 4 |" not in line))
+    exporting(run, "--player", player, "--out", tmp_path)
+    assert ".safetensors | 4 |" in card.read_text()
+    card.unlink()
+    exporting(run, "--player", player, "--out", tmp_path)
+    assert ".safetensors | 4 |" in card.read_text()
 
 
 def test_a_second_format_of_the_same_weights_joins_the_first(run, exporting, exported):
@@ -199,13 +244,23 @@ def test_a_second_format_that_fails_leaves_no_program_of_other_weights(run, late
     assert (exported / "generator.pt2").exists()
 
 
-def test_a_sheet_of_other_weights_does_not_stay(run, later, exporting, tmp_path, monkeypatch):
-    """Pairs whose data is missing have no sheet."""
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "samples.png").write_bytes(b"of the user")
-    exporting(run, "--out", tmp_path / "export")
+def without_pairs(monkeypatch):
+    """Exports from now on have no sheet: the held-out pairs are missing."""
     monkeypatch.setattr("paragan.export.bundle.Bundle._write_sheet", lambda self, path: [])
-    for name in ("export", "mine"):
-        exporting(later, "--out", tmp_path / name)
-    assert not (tmp_path / "export" / "samples.png").exists()
-    assert (tmp_path / "mine" / "samples.png").read_bytes() == b"of the user"
+
+
+def test_a_sheet_of_other_weights_does_not_stay(run, later, exporting, tmp_path, monkeypatch):
+    exporting(run, "--out", tmp_path)
+    without_pairs(monkeypatch)
+    lines = exporting(later, "--out", tmp_path)
+    assert lines[0].startswith(f"removed {tmp_path / 'samples.png'}")
+    assert not (tmp_path / "samples.png").exists()
+
+
+def test_a_sheet_of_the_same_weights_stays(run, exporting, tmp_path, monkeypatch):
+    exporting(run, "--out", tmp_path)
+    sheet = (tmp_path / "samples.png").read_bytes()
+    without_pairs(monkeypatch)
+    assert not any(line.startswith("removed") for line in exporting(run, "--out", tmp_path))
+    assert (tmp_path / "samples.png").read_bytes() == sheet
+    assert hashlib.sha256(sheet).hexdigest() in (tmp_path / "README.md").read_text()
