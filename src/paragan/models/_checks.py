@@ -10,6 +10,7 @@ from paragan.models._options import Attention, Places
 
 _MIN_SIDE = 8
 _MAX_DOUBLINGS = 8
+_MAX_LOWEST = 16  # shorter side of the smallest map, of images up to 2048 px
 
 
 @dataclass(frozen=True)
@@ -32,14 +33,18 @@ class MapSizes:
 def map_sizes(shape: tuple[int, ...]) -> MapSizes:
     """Return the maps of a network that doubles up to images of a shape.
 
-    The shorter side of the smallest map is 4 to 7, as of squares of 4 or 6 doubled; 8 to 16 where the
-    sides cannot be halved so often. So images are multiples of 4, from 64 px of 8, from 128 px of 16, …
-    Raises `ConfigError` for others.
+    The shorter side of the smallest map is 4 to 7, as of squares of 4 or 6 doubled; up to 16 where the sides cannot
+    be halved so often. So the sides are multiples of 4 where the shorter one has at most 64 px, of 8 up to 128 px, of
+    16 up to 256 px, … 48x48 is 6x6 doubled three times, 64x68 is 16x17 doubled twice, and 100x100 would need
+    multiples of 8. Raises `ConfigError` for other sizes.
     """
     check_size_multiple(shape, 1, min_side=_MIN_SIDE)
     sides = shape[1:]
-    doublings = min(min(sides).bit_length() - 3, _MAX_DOUBLINGS)
-    while doublings > 2 and min(sides) <= 8 << doublings and any(side % 2**doublings for side in sides):
+    doublings = min(min(sides).bit_length() - 3, _MAX_DOUBLINGS)  # to a side of 4 to 7
+    while doublings > 2 and any(side % 2**doublings for side in sides):
+        is_too_large_with_one_less = min(sides) > _MAX_LOWEST << (doublings - 1)
+        if is_too_large_with_one_less:
+            break  # the check below refuses these sides
         doublings -= 1
     check_size_multiple(shape, max(4, 2**doublings))
     return MapSizes((sides[0] >> doublings, sides[1] >> doublings), doublings)

@@ -13,6 +13,7 @@ from paragan.layers.blocks import identity_wrap
 from paragan.layers.init import initialise
 from paragan.layers.update_once import hold_updates, mixes_samples
 from paragan.models import biggan, biggan_deep, dcgan, r3gan, sngan
+from paragan.models._checks import MapSizes, map_sizes
 from paragan.models._vector import vector_norm
 from tests.marks import slow
 
@@ -148,3 +149,17 @@ def test_r3gan_starts_as_fix_up_says():
         expected = 8**-0.25 * (2 / 1.04 / fan_in) ** 0.5
         assert abs(float(layer.weight.detach().std()) / expected - 1) < 0.05
     assert not any(p.any() for name, p in net.named_parameters() if "bias" in name)
+
+
+@pytest.mark.parametrize(
+    ("size", "lowest", "doublings"),
+    [((48, 48), (6, 6), 3), ((64, 68), (16, 17), 2), ((136, 128), (17, 16), 3), ((132, 64), (33, 16), 2)],
+)
+def test_map_sizes_are_doubled_as_often_as_both_sides_allow(size, lowest, doublings):
+    assert map_sizes((3, *size)) == MapSizes(lowest, doublings)
+
+
+@pytest.mark.parametrize(("size", "multiple"), [((100, 100), 8), ((68, 68), 8), ((132, 132), 16)])
+def test_map_sizes_refuse_sides_whose_smallest_map_would_be_above_16(size, multiple):
+    with pytest.raises(ConfigError, match=f"not a multiple of {multiple},"):
+        map_sizes((3, *size))

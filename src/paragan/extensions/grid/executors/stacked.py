@@ -157,7 +157,7 @@ class _StackedSlot:
         self.adam = StackedAdam(players, self.stack.flat_CP, self.stack.buffers_C) if is_batched else None
         self.scalars: dict[str, Tensor] = {}
         self._recorded: dict[object, RecordedFunction] = {}  # by kind of turn: a recording cannot branch
-        self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`, which begins the turn
+        self._begun: list[Copy] | None = None  # buffers before a turn that `generate_fakes` has begun
 
     @property
     def version(self) -> int:
@@ -175,44 +175,51 @@ class _StackedSlot:
         return self.plain_network
 
     def generate_fakes(self, turn: Turn) -> tuple[Tensor, ...]:
-        self.stack.begin_update()
-        self._before_fakes = copy_state(self.plain_network.buffers)
+        self._begun = self._begin()
         with turn_draws(self.seeds, turn.side.value):
             return (generate(self.plain_network, turn.feed).images,)
 
     @turn_phase
     def update(self, turn: Turn, against: Opponent) -> Update:
         if not turn.is_due:  # counted by each player, without any work on the device
-            for player in self.players:
-                update = player.update(turn, against)
-            return update
+            updates = [player.update(turn, against) for player in self.players]
+            return updates[-1]
         inputs = tensors_of(turn.feed)
         with turn_draws(self.seeds, turn.side.value):
-            if self.adam is not None and (weight := self.adam.count(turn.feed.rows.total)) is not None:
-                inputs["average"] = weight  # a number of the host would be that of the recording in every replay
+            average_weight = None if self.adam is None else self.adam.count(turn.feed.rows.total)
+            if average_weight is not None:
+                inputs["average"] = average_weight  # a number of the host would be the recording's in every replay
             self.scalars |= self._work(turn, against)(inputs)
         return Update({}, turn.feed.rows, self.version)
 
     def _work(self, turn: Turn, against: Opponent) -> Work:
         """Return the turn as a function of its input tensors, recorded if possible."""
+        # shared fakes are no input that a replay could copy, and have the graph of an earlier forward
         if self.graph is None or self.adam is None or turn.feed.fakes is not None:
             return partial(self._run_turn, turn, against)
-        kind = (self.loss, *map(id, turn.penalties))  # penalties are due now and then: each set has a recording
+        # The first turn and opponent of a kind stand for all: `unrecordable_reason` refuses what else changes, and the
+        # schemes of grids play against the other slot, never a snapshot. Names of penalties are unique in a slot.
+        kind = (self.loss, *(penalty.name for penalty in turn.penalties))
         if kind not in self._recorded:
             run = partial(self._run_turn, turn, against)
             self._recorded[kind] = RecordedFunction(run, self.graph())
         return self._recorded[kind]
 
+    def _begin(self) -> list[Copy]:
+        """Begin an update; returns copies of the buffers before it."""
+        self.stack.begin_update()
+        return copy_state(self.plain_network.buffers)
+
     def _run_turn(self, turn: Turn, against: Opponent, inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Run all device work of a turn; a skipped cell restores buffers, also those of the opponent that it called."""
         turn = replace(turn, feed=with_tensors(turn.feed, inputs))
         opponent = against.network()
-        before = [*copy_state((*self.plain_network.buffers, *opponent.buffers)), *self._before_fakes]
-        self._before_fakes = []
+        # G's turn of shared fakes began before their forward, which has changed the buffers
+        buffers_before = self._begin() if self._begun is None else self._begun
+        self._begun = None
+        before = [*buffers_before, *copy_state(opponent.buffers)]
         turn = with_d_fakes(turn, opponent, parts=1)
-        if turn.side is Side.D or turn.feed.fakes is None:  # else `generate_fakes` has begun it
-            self.stack.begin_update()
-        nets = {self.side: self.plain_network, Side.D if self.side is Side.G else Side.G: opponent}
+        nets = {self.side: self.plain_network, turn.opponent: opponent}
         with opponent.frozen():
             terms = self.players[0].strategy.forward_backward(turn, nets, 1)
         norm_C = self._step(turn.feed.rows.total, inputs.get("average"))
