@@ -108,12 +108,15 @@ def _open_file(path: Path, boxes: Layout) -> Any:
 
 
 def assemble(name: str, wanted: TensorLayout, pieces: list[tuple[TensorLayout, Any]]) -> Tensor:
-    """Read the parts of the pieces that overlap the wanted box, and nothing else."""
+    """Read the parts of the pieces that overlap the wanted box, which they cover, and nothing else.
+
+    The manifest has checked that they form the whole tensor (`read_manifest`).
+    """
     for box, file in pieces:
         if box == wanted:
             whole: Tensor = file.get_tensor(name)
             return whole
-    first = pieces[0][1].get_slice(name)[:0]
+    first = pieces[0][1].get_slice(name)[:0]  # for its type; a tensor without axes has one box, returned above
     tensor = torch.empty(wanted.length, dtype=first.dtype)
     for box, file in pieces:
         common = box.overlap(wanted)

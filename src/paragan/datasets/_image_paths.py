@@ -47,7 +47,7 @@ class ArrangedPaths:
         return hash_names(self.paths) if self.num_train is None else np.zeros(len(self.paths), np.uint32)
 
     def in_order(self, paths: list[bytes]) -> ArrangedPaths:
-        """Return those of these paths that are here, in their order within each split."""
+        """Select those of `paths` that are here, in their order within each split."""
         row_of = {path: row for row, path in enumerate(self.paths)}
         return self._select([row_of[path] for path in paths if path in row_of])
 
@@ -75,7 +75,7 @@ def hash_names(names: Iterable[bytes]) -> NDArray[np.uint32]:
 
 
 def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[bytes]:
-    """Return the relative paths of all files in a folder.
+    """Return the relative paths of all files in a folder, unsorted.
 
     Hidden files are skipped. Links are followed, except to a parent of the link. No file is opened. broken_links:
     receives the paths of links that lead to no file, and of pipes and devices. Raises `DataError` if a folder cannot be

@@ -132,7 +132,7 @@ class PairDecoder:
         return replace(self, sides=(side_a.with_channels_of(modes_a), side_b.with_channels_of(modes_b)))
 
     def warnings(self, images: EncodedImages) -> Iterator[str]:
-        """Yield warnings about the values of a few pairs; JPEG is always usual."""
+        """Yield warnings about the values of a few pairs; those of JPEG files are always 8 bits."""
         summaries = (ValueSummary(), ValueSummary())
         for row in _examples(images):
             with suppress(DataError):  # which is raised when the pair is fetched
@@ -152,6 +152,7 @@ def is_pair(width: int, height: int, size: tuple[int, int] = (1, 1)) -> bool:
 
 
 def _examples(images: EncodedImages) -> list[int]:
+    """Return a few rows, evenly spaced from the first to the last."""
     return sorted(set(np.linspace(0, len(images) - 1, _NUM_EXAMINED).astype(int).tolist()))
 
 

@@ -89,19 +89,22 @@ def _find_file(options: Options) -> tuple[str, Path]:
         if variant in file_of:
             return variant, file_of[variant]
     needed = " or ".join(_FILES[variant][0] for variant in wanted)
-    for other, file in file_of.items():
+    if file_of:
+        other, file = next(iter(file_of.items()))
         raise DataError(f"data.path contains {file.name} instead of {needed}; pass data.variant={other} to use it")
     raise DataError(f"data.path: no CIFAR-10 file in {options.path!r}; pass data.path=DIR of {needed}")
 
 
 def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
     names = _BATCHES[split]
+    place = path
     if path.suffix == ".bin":
+        place = path.parent  # `path` is one of several files
         files = {name: _read_batch_file(path.with_name(name)) for name in names}
     else:
         members = _tar_files.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _ROW * _BATCH)
         files = {Path(name).name: data for name, data in members}
-    rows = [_parse_rows(files.get(name, b""), f"{path}: {name}") for name in names]
+    rows = [_parse_rows(files.get(name, b""), f"{place}: {name}") for name in names]
     rows_NX = torch.from_numpy(np.concatenate(rows))
     return rows_NX[:, 1:].reshape(-1, 3, _SIDE, _SIDE).contiguous(), rows_NX[:, 0].long()
 
@@ -110,7 +113,7 @@ def _read_batch_file(path: Path) -> bytes:
     if not path.is_file():
         raise DataError(f"{path}: no such file; all six .bin files of CIFAR-10 must be in one folder")
     with path.open("rb") as stream:
-        return stream.read(_ROW * _BATCH + 1)
+        return stream.read(_ROW * _BATCH + 1)  # one more, so that a longer file is noticed
 
 
 def _parse_rows(data: bytes, where: str) -> np.ndarray:

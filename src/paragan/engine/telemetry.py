@@ -48,7 +48,7 @@ class Telemetry:
 
     train: Source | None
     held_out: Source
-    num_images: int = field(default_factory=lambda: NUM_IMAGES)
+    num_images: int = field(default_factory=lambda: NUM_IMAGES)  # a factory, so that tests can lower the number
     batch: int = 64
 
     @phase(Phase.EVALUATION)
@@ -82,7 +82,7 @@ class Telemetry:
         def judged(images: Inputs, kind: str) -> Tensor:
             x, y, condition = images
             if gan.augment is not None:
-                # a step of so many images as are trained now: a probability that fades has its value of now
+                # rows of the step at which a run has trained as many images: an augmentation that fades is as strong
                 rows = Rows(step=gan.clock.images // len(x), first=0, count=len(x), total=len(x))
                 x = gan.augment(x, gan.prior.seed, f"augment/telemetry/{kind}", rows)
             return _in_pieces(

@@ -57,12 +57,13 @@ def compute_features(
     local_blocks = blocks[world.rank :: world.size]
     num_rounds = -(-len(blocks) // world.size)
     local_blocks += blocks[-1:] * (num_rounds - len(local_blocks))  # padding, which `_gather` leaves out
+    last_first, last_count = blocks[-1]
     computed = []
     failure: Exception | None = None  # the other ranks count on this one until all have finished
-    progress = ProgressLines(label="score", unit="images", total=sum(blocks[-1]), log=log)
+    progress = ProgressLines(label="score", unit="images", total=last_first + last_count, log=log)
     for first, count in local_blocks:
         progress(first)
-        x: Tensor | None = None  # the generator has failed
+        x: Tensor | None = None  # None: the generator has failed
         try:
             x, labels = generate(first, count)
             features = extractor.compute(x, labels)
@@ -71,7 +72,7 @@ def compute_features(
             if is_sharded and x is None:  # the other ranks wait for this one inside of the forward
                 raise
             failure = failure or error
-        require_finite(torch.zeros(0) if x is None else x, world)
+        require_finite(torch.zeros(0) if x is None else x, world)  # collective: every rank calls it in every round
         if failure is not None and world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
             raise failure
     raise_on_all_ranks(world, failure)

@@ -70,6 +70,7 @@ def pad_to_multiple(x: Tensor, multiple: int, minimum: int, is_signal: bool) -> 
 
 
 def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
+    """Return the outputs of overlapping tiles, as their weighted mean where several cover a place."""
     sizes = x.shape[2:]
     overlap = -(-tiling.overlap // tiling.multiple) * tiling.multiple
     tile = max(-(-tiling.tile // tiling.multiple) * tiling.multiple, 2 * overlap)
@@ -85,7 +86,8 @@ def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
         cut(total, places).add_(y * weight)
         cut(weights, places).add_(weight)
         tiling.progress(done / len(tiles))
-    return total.div_(weights)  # in place: an output may take gigabytes
+    # the last tile may overlap more than the others: there weights do not add up to 1; in place: it may take gigabytes
+    return total.div_(weights)
 
 
 def _windows(size: int, tile: int, overlap: int) -> list[slice]:
@@ -100,9 +102,10 @@ def _weight(windows: Sequence[slice], sizes: Sequence[int], overlap: int) -> Ten
     Outputs near the edge of a tile would have read what is beyond it. At the edge of the input there is nothing. The
     two weights of an overlap add up to 1.
     """
+    half_overlap = max(0.5, overlap / 2)  # without an overlap the ramp is 1 everywhere
     weight = torch.ones(())
     for window, size in zip(windows, sizes, strict=True):
-        ramp = (torch.arange(window.stop - window.start) + 0.5 - overlap / 4) / max(0.5, overlap / 2)
+        ramp = (torch.arange(window.stop - window.start) + 0.5 - overlap / 4) / half_overlap
         ramp = ramp.clamp(0, 1)
         left = ramp if window.start else torch.ones_like(ramp)
         right = ramp.flip(0) if window.stop < size else torch.ones_like(ramp)

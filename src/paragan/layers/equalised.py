@@ -20,7 +20,7 @@ def leaky_relu_(h: Tensor) -> Tensor:
 class Equalised(nn.Module):
     """Base of layers with an equalised weight and an optional bias.
 
-    rate: relative learning rate. start: initial bias. gain: factor of the result.
+    rate: relative learning rate. start: initial bias, before `gain`. gain: factor of the result.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Equalised(nn.Module):
             self.fill(role, tensor.data, None)
 
     def fill(self, role: str, tensor: Tensor, generator: Generator | None) -> None:
-        """Draw one parameter: N(0, 1 / rate) for the weight, `start` for the bias."""
+        """Draw one parameter (called by `layers.init`): weights of deviation 1 / rate around 0, the bias as `start`."""
         if role == "bias":
             tensor.fill_(self.start / self.rate)
         else:

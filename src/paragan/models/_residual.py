@@ -92,6 +92,7 @@ class ResidualDiscriminator(BlockDiscriminator):
 
 def shape_at(shapes: Mapping[int, Shape], sizes: MapSizes) -> Shape:
     """Return the shape of an image size, or else of the power of two with as many doublings."""
+    # other sizes than powers of two are squares of 6 x 6 doubled, such as 48 px
     is_listed = sizes.lowest == (6, 6) and sizes.sides[-1] in shapes
     return shapes[sizes.sides[-1] if is_listed else 4 << sizes.doublings]
 
@@ -146,7 +147,7 @@ def _down_blocks(plan: ResidualPlan, colours: int) -> list[nn.Module]:
     return blocks
 
 
-def default_attention(sizes: MapSizes) -> Places:
+def largest_affordable_attention(sizes: MapSizes) -> Places:
     """Return half the image for each network, 64 px at most; none on G's smallest map."""
     half = largest_map(sizes.sides[-1] // 2)
     return {"g": half if half > sizes.sides[0] else None, "d": half}

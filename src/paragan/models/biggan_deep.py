@@ -25,8 +25,8 @@ from paragan.models._residual import (
     LARGE_SHAPES,
     ResidualPlan,
     Shape,
-    default_attention,
     first_attention,
+    largest_affordable_attention,
     largest_map,
     residual_plan,
     shape_at,
@@ -187,7 +187,7 @@ class AddChannels(nn.Module):
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     sizes = map_sizes(shape)
     side = sizes.sides[-1]
-    attention: Places = default_attention(sizes)
+    attention: Places = largest_affordable_attention(sizes)
     if side >= 64:
         attention = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
     return residual_plan(shape_at(_SHAPES, sizes), sizes, options.width, attention)

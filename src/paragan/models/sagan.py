@@ -18,7 +18,7 @@ from paragan.models._residual import (
     ResidualDiscriminator,
     ResidualGenerator,
     ResidualPlan,
-    default_attention,
+    largest_affordable_attention,
     sngan_plan,
 )
 
@@ -65,4 +65,4 @@ class Discriminator(ResidualDiscriminator):
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     sizes = map_sizes(shape)
-    return sngan_plan(sizes, options.width, options.attention, default_attention(sizes))
+    return sngan_plan(sizes, options.width, options.attention, largest_affordable_attention(sizes))

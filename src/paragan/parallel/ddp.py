@@ -44,7 +44,7 @@ class Strategy(strategy.Strategy):
         """Let DistributedDataParallel reduce the gradients of a network, except those of shards."""
         shards = [name for name, weight in net.named_parameters() if is_sharded(weight)]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, shards)
-        # Strides of an axis of length 1 differ, which costs nothing, and whose cause is in torch's kernels.
+        # DDP warns that strides of axes of length 1 differ, which torch's kernels write and which is harmless.
         warnings.filterwarnings("ignore", message=r"(?s).*Grad strides do not match bucket view")
         wrapped = _FixedBuckets(net, process_group=world.group, gradient_as_bucket_view=True, **_buffer_options())
         if self.memory.bf16_reduce:
@@ -67,12 +67,12 @@ class Strategy(strategy.Strategy):
         world = placement.world
         weights = [weight for weight in net.parameters() if not is_sharded(weight)]
         sizes = (p.numel() * (2 if self.memory.bf16_reduce else p.element_size()) for p in weights if p.requires_grad)
-        world.count_bytes("parameters", sum(sizes))
-        signature = (turn.chain, turn.needs_real, turn.feed.fakes is None)
+        world.count_bytes("parameters", sum(sizes))  # here, because this is called once per update
+        kind_of_turn = (turn.chain, turn.needs_real, turn.feed.fakes is None)
         return Reduction(
             ranks=world.size,
             sync_context=lambda reduces: nullcontext() if reduces else net.no_sync(),
-            zero_for_unused=partial(self._zero_for_unused, placement, weights, signature),
+            zero_for_unused=partial(self._zero_for_unused, placement, weights, kind_of_turn),
             across=ReduceGroup(world.group, "a penalty", world.count),
         )
 
@@ -85,25 +85,25 @@ class Strategy(strategy.Strategy):
         self,
         placement: Placement,
         weights: Sequence[nn.Parameter],
-        turn: tuple[Any, ...],
+        kind_of_turn: tuple[Any, ...],
         roots: Sequence[Tensor],
         terms: Sequence[str],
     ) -> Tensor | None:
         """Return zeros that reach the weights which this kind of turn does not reach here.
 
-        Its kind is `turn`, and which terms the loss has: a weight may be reached by one of them only. `finish`
+        terms: names of those that the loss has: a weight may be reached by one of them only. `finished_gradients`
         removes gradients that no rank reaches: optimisers treat zero and None differently.
         """
-        signature = (*turn, *terms)
+        kind = (*kind_of_turn, *terms)
         # Once for each kind of turn, which is equal on all ranks: they gather here together.
-        if signature not in placement.unreached:
+        if kind not in placement.unreached:
             unreached = unreachable_parameters(roots, weights)
             ids = {id(weight) for weight in unreached}
             numbers = [number for number, weight in enumerate(weights) if id(weight) in ids]
             on_all_ranks = set.intersection(*map(set, placement.world.gather(numbers)))
-            placement.unreached[signature] = unreached, [weights[number] for number in sorted(on_all_ranks)]
-        unreached, idle = placement.unreached[signature]
-        # A weight that an earlier micro-batch reached has a gradient, which `finish` must not remove.
+            placement.unreached[kind] = unreached, [weights[number] for number in sorted(on_all_ranks)]
+        unreached, idle = placement.unreached[kind]
+        # The zeros join the last micro-batch alone: a weight that an earlier one reached has a gradient to keep.
         placement.idle = [weight for weight in idle if weight.grad is None]
         return zero_of(unreached) if unreached else None
 
@@ -118,10 +118,10 @@ class _FixedBuckets(DistributedDataParallel):
     def __init__(self, net: nn.Module, **options: Any) -> None:
         super().__init__(net, **options)
         self.reducer._push_all_rebuilt_params()
-        self.reducer._rebuild_buckets()  # torch rebuilds once at most
+        self.reducer._rebuild_buckets()  # in the order of the pushes; torch rebuilds once at most
 
     def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
-        """Return the weights last layer first, as gradients arrive, and which are sparse."""
+        """Return the weights and which are sparse, last layer first, as gradients arrive: the order of the pushes."""
         weights, are_sparse = super()._build_params_for_reducer()
         return weights[::-1], are_sparse[::-1]
 

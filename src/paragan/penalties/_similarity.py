@@ -34,7 +34,7 @@ def batch_embeddings(context: PenaltyContext, side: Side, name: str) -> BatchEmb
         output = context.outputs.real
         y_B = context.feed.real.label
     if y_B is None:
-        raise ConfigError(without_labels(name))
+        raise ConfigError(no_labels_message(name))
     layers = output.single(f"penalty {name}").layers
     features = layers[0] if len(layers) == 1 else None
     if features is None or features.dim() != 3 or features.shape[1] != 2:
@@ -57,7 +57,7 @@ def batch_embeddings(context: PenaltyContext, side: Side, name: str) -> BatchEmb
     )
 
 
-def without_labels(name: str) -> str:
+def no_labels_message(name: str) -> str:
     """Return the error message of a penalty that needs labels."""
     return (
         f"penalty {name} needs labels, but this run has none; use data and a generator with "

@@ -14,7 +14,7 @@ from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import SideOptions
-from paragan.penalties._similarity import without_labels
+from paragan.penalties._similarity import no_labels_message
 from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
@@ -52,7 +52,7 @@ class Penalty(OptionsPenalty):
 def _cross_entropy(output: DiscriminatorOutput, y_B: Tensor | None) -> Tensor:
     """Return -log of the probability of the right class, (B,)."""
     if y_B is None:
-        raise ConfigError(without_labels("auxiliary"))
+        raise ConfigError(no_labels_message("auxiliary"))
     classes_BK = output.single("penalty auxiliary").classes_BK
     if classes_BK is None:
         raise ConfigError(

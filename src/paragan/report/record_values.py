@@ -66,7 +66,7 @@ def first_items(value: object, limit: int = _MAX_ITEMS) -> list[Any]:
 
 def single_line(text: object, max_length: int = 500) -> str:
     """Return at most `max_length` printable characters of a text, in one line."""
-    line = str("" if text is None else text)[: 2 * max_length]
+    line = str("" if text is None else text)[: 2 * max_length]  # twice: spaces and controls go
     if line.isprintable():  # the common case, and much faster
         return line[:max_length]
     line = " ".join(line.split())
@@ -158,7 +158,10 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 
 
 def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
-    """Drop every second entry, but not the last and the extremes of each metric, until at most `limit` remain."""
+    """Drop every second entry, but not the last and the extremes of each metric, until at most `limit` remain.
+
+    limit: at least 100, as up to 49 entries are never dropped: the last, and two of each of 24 metrics.
+    """
     while len(entries) > limit:
         selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
         for name in metric_names(entries):

@@ -21,6 +21,7 @@ from paragan.report.series import Series
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 60
 _SPARK_WIDTH = 24
+_MAX_SERIES = 24
 _MAX_SCORES = 8
 _MAX_METRICS = 6
 _MAX_MESSAGES = 4
@@ -111,7 +112,7 @@ def _series_table(history: History) -> list[RenderableType]:
     known = history.population.curves | history.series
     names = [name for name in panels.sort_by_panel(known) if name not in _PACE]
     table = plain_table("", "now", "history", left=(0, 2))
-    for name in names[:_SPARK_WIDTH]:
+    for name in names[:_MAX_SERIES]:
         table.add_row(Text(name), Text(format_number(known[name].last)), Text(sparkline(known[name])))
     return [table, Text()] if names else []
 

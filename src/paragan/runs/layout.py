@@ -34,7 +34,7 @@ from paragan.runs.shape_only_data import noise_batches
 _SETTINGS = ("channels_last", "channel_multiple")
 _GAIN = 0.015  # least median gain of the steps of a game
 _GAMES = 3  # built for each comparison
-_PAIRS = 4  # of steps of each game; one of all may be in favour of the fastest so far
+_PAIRS = 4  # of steps of each game; of all pairs, one may be in favour of the fastest so far
 _BUDGET_S = 180.0  # after which no candidate is begun
 
 Log = Callable[[str], None]
@@ -93,7 +93,7 @@ def choose_layout(
 
 
 def _recorded(config: RunConfig, out: Path) -> RunConfig | None:
-    """Return the config of the run in `out`, if any; a later check refuses an unreadable one."""
+    """Return the config of the run in `out`, if any; of an unreadable one, which a later check refuses, this config."""
     path = out / "config.yaml"
     try:
         return read_recipe(str(path), outside=NAMES_ONLY) if path.exists() else None
@@ -144,7 +144,7 @@ def fastest_layout(trial: TrialRun, config: RunConfig, log: Log) -> RunConfig:
             log(f"layout    {text}: not tried, the time limit of {_BUDGET_S:.0f} s is over")
             continue
         try:
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]):  # a device's is seeded by every turn that draws
                 gain = step_gain(lambda: (_warm_step(trial, config), _warm_step(trial, changed)))  # noqa: B023
         except Exception as error:
             if not is_out_of_memory(error):
@@ -168,7 +168,8 @@ def _candidates(
         player = config.player_options[side.value]
         for value in precision.layout_candidates(player.channels_last, net)[1:]:  # after the present one
             yield side, "channels_last", value
-        if player.channel_multiple == 1 and pad_channels(net, multiple):
+        changes = pad_channels(net, multiple) if player.channel_multiple == 1 else 0
+        if changes:
             yield side, "channel_multiple", multiple
 
 
@@ -182,18 +183,18 @@ def _warm_step(trial: TrialRun, config: RunConfig) -> Step:
 def step_gain(make_steps: Callable[[], tuple[Step, Step]]) -> float | None:
     """Time steps in pairs; return the median gain of the other, None if it is not clearly faster.
 
-    make_steps: returns the steps of two new games, the fastest so far and the other. The same game
-    made twice may differ by some per cent, by where its tensors are: so several are made. It ends
-    with the second pair in favour of the fastest so far.
+    make_steps: returns the steps of two new games, the fastest so far and the other; both are in memory, as their
+    steps alternate. The same game made twice may differ by some per cent, by where its tensors are: so several are
+    made. It ends with the second pair in favour of the fastest so far.
     """
     gains: list[float] = []
     num_slower = 0
     for _ in range(_GAMES):
-        best_s, other_s = make_steps()
+        best_step, other_step = make_steps()
         ratios = []
         for number in range(_PAIRS):
             # each of them first as often, because the second finds the caches as the first left them
-            in_order = (best_s, other_s) if number % 2 == 0 else (other_s, best_s)
+            in_order = (best_step, other_step) if number % 2 == 0 else (other_step, best_step)
             seconds = [step() for step in in_order]
             ratios.append(seconds[1] / seconds[0] if number % 2 == 0 else seconds[0] / seconds[1])
             num_slower += ratios[-1] >= 1

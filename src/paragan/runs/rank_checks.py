@@ -25,6 +25,7 @@ def needs_group(config: RunConfig) -> bool:
     if build.scheme(config).has_threads:
         return False
     strategies = [player.strategy for player in config.player_options.values()]
+    # None is `none` in a single process
     return any(strategy is not None and strategy.name != "none" for strategy in strategies)
 
 
@@ -38,7 +39,8 @@ def check_same_config(config: RunConfig, world: World) -> None:
         values = [rank[name] for rank in ranks]
         _check_equal(f"{name} is", values, "install the same version on all hosts")
     configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
-    differences = [compare(configs[0], config) for config in configs]  # values of rank 0 and of each rank, by key
+    # values of rank 0 and of each rank, by key
+    differences = [compare(configs[0], config_of_rank) for config_of_rank in configs]
     for difference in differences:
         for key, (first, _) in difference.items():
             if key not in _MAY_DIFFER:
@@ -73,7 +75,10 @@ def check_same_state(trainer: TrainingLoop, world: World) -> None:
 
 
 def check_shared_folder(address: str, folder: Path, world: World) -> None:
-    """Raise `CheckpointError` if other hosts do not see the working folder of a run at an address. Collective."""
+    """Raise `CheckpointError` if other hosts do not see the working folder of a run at an address.
+
+    address: empty for a run that is in a folder of its own. Collective.
+    """
     if not address or world.local_size == world.size:
         return
     mark = folder / f".shared-{world.gather(uuid.uuid4().hex)[0]}.tmp"

@@ -58,7 +58,7 @@ class _Scorer:
     def _trainer(self) -> TrainingLoop:
         from paragan import build
 
-        return build.trainer(self._config, self._run, self._log, lambda: False, reading=True)
+        return build.trainer(self._config, self._run, self._log, stop=lambda: False, reading=True)
 
     def _log(self, line: str) -> None:
         with suppress(OSError):  # a full disk

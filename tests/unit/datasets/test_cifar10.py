@@ -115,6 +115,14 @@ def test_a_batch_of_another_length_is_refused(tmp_path, small):
     assert f"{FILES[5]}: no data" in refused(tmp_path, "held_out")
 
 
+@pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content + b"0", lambda content: b""])
+def test_an_unpacked_batch_of_another_length_is_named_as_the_file_that_it_is(tmp_path, small, change):
+    content = {name: rows.tobytes() for name, rows in small.items()}
+    for name in FILES:
+        (tmp_path / name).write_bytes(change(content[name]) if name == FILES[2] else content[name])
+    assert refused(tmp_path).startswith(f"{tmp_path}: {FILES[2]}: ")
+
+
 def test_missing_batch_file_raises(tmp_path, small):
     (tmp_path / FILES[0]).write_bytes(small[FILES[0]].tobytes())
     assert "all six .bin files" in refused(tmp_path)

@@ -12,6 +12,7 @@ from paragan.core.types import Side
 PROJECT = "HiFi-GAN (jik876/hifi-gan)"
 KNOWN_BY = re.compile(r"(module\.)?(generator\.)?conv_pre\.|m[ps]d\.discriminators\.")
 _N = r"(\d{1,3})"
+_SEGMENT = 32  # hops: 8192 samples at a hop of 256, as in its published configs
 _AUDIO = {"name": "audio", "sample_rate": 22050, "n_fft": 1024, "fmax": 8000}  # of its published configs
 _D_RULES: list[Rule] = [
     (rf"(m[ps]d)\.discriminators\.{_N}\.conv_post\.(.+)", r"\1.\2.last.\3"),
@@ -45,7 +46,7 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
     ]
     width, n_mels, _ = g["conv_pre.weight"].shape
     has_pairs = any(".convs1." in name for name in g)
-    flavour = "v1" if has_pairs else "v3"
+    flavour = "v1" if has_pairs else "v3"  # V2 is V1 of a smaller width
     rates = tuple(g[f"ups.{stage}.weight"].shape[-1] // 2 for stage in stages)  # a kernel is twice the rate
     hop = prod(rates)
     yield ProjectWeights(
@@ -53,6 +54,6 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
         side=Side.G,
         tensors=renamed(g, rules),
         settings={"name": "hifigan", "flavour": flavour, "width": width, "n_mels": n_mels, "rates": rates},
-        shape=(1, 32 * hop),
-        data={**_AUDIO, "hop": hop, "n_mels": n_mels, "segment": 32 * hop},
+        shape=(1, _SEGMENT * hop),
+        data={**_AUDIO, "hop": hop, "n_mels": n_mels, "segment": _SEGMENT * hop},
     )

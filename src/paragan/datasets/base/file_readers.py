@@ -54,7 +54,7 @@ class FileReader(ABC):
 
     @abstractmethod
     def read(self, path: str, limit: int | None = None) -> bytes:
-        """Return the bytes of a file, or the first ones. Raises `DataError` if it is missing, damaged or too large."""
+        """Return the bytes, or the first ones, of a file that it `has`. Raises `DataError` if damaged or too large."""
 
     @abstractmethod
     def stamp(self, path: str) -> str:
@@ -76,10 +76,11 @@ class FileReader(ABC):
         return f"{self.name}: {path}"
 
     def set_read(self, path: bytes) -> None:
-        """Count a file as read, as one of labels is."""
+        """Count a file as read after all, such as one with labels."""
         self.ignored[kind_of_file(path)] -= 1
 
     def _notice_ignored(self, kind: str, names: list[str]) -> None:
+        """Set the notices to one about these files, if there are any."""
         if names:
             named = ", ".join(map(repr, sorted(names)[:_MAX_NAMED]))
             self.notices = (f"{kind} are ignored: {len(names):,} ({named})",)
@@ -260,9 +261,10 @@ class TarReader(_ArchiveReader):
             if _image_paths.is_hidden(path):
                 return False
             file = name.rpartition("/")[2]
+            # `bytes`: by its name alone
             if is_image_file(path, bytes) or path.endswith((*_image_paths.LABEL_SUFFIXES, b".txt")) or "." not in file:
                 return True
-            self._members[self._path(number, name)] = (number, 0, 0)
+            self._members[self._path(number, name)] = (number, 0, 0)  # listed, so that it can be counted
             return False
 
         for name, data in _tar_files.read_members(tar, is_needed, self._bytes_left, MAX_FILE_BYTES, self._links):

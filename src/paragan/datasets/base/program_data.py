@@ -65,8 +65,8 @@ class TensorSource(Source):
         samples: Mapping[str, Tensor | list[Tensor]] = {**self._stacked, **self._ragged}
         for name in columns:
             titles = self.column_names.get(name, ())
-            self.notices += _rows_not_finite(name, samples[name], columns[name], titles, max_not_finite)
-        self.notices_not_finite = True
+            self.notices += _notice_not_finite(name, samples[name], columns[name], titles, max_not_finite)
+        self.notices_not_finite = True  # so that the training loop need not
         first = {name: samples[name][0] for name in columns}
         self._padding = padding.checked(first).including(self._ragged)
         axes = self._padding.axes
@@ -139,7 +139,7 @@ class DatasetSource(Source):
         return samples
 
     def use_processes(self, num: int, start: Callable[[int], None] | None) -> None:
-        """Have so many processes read ahead, not several if a sample takes long. start: is called in each."""
+        """Have `num` processes read ahead, however long a sample takes. start: is called in each."""
         self._num_processes = num
         self._start = start
 
@@ -235,7 +235,7 @@ def _num_samples(columns: Mapping[str, Tensor | list[Tensor]]) -> int:
     return max(counts.values())
 
 
-def _rows_not_finite(
+def _notice_not_finite(
     name: str, samples: Tensor | list[Tensor], stored: Tensor | list[Tensor], columns: Sequence[str], max_share: float
 ) -> tuple[str, ...]:
     """Return a line about samples that are not finite. stored: before the cast. Raises `DataError` for many."""

@@ -28,8 +28,8 @@ class RankEnv:
     """A rank and its launcher.
 
     local_rank, local_size: among the ranks of this host. attempt: 0, and one more after each restart. run_id,
-    launcher_pid: of the launcher, ours or torchrun. store_path: the file in which all ranks meet, if they are on one
-    host; None: at MASTER_ADDR. lock_fd: descriptor of the run folder's lock, if the launcher holds it.
+    launcher_pid: of the launcher, ours or torchrun; 0: unknown. store_path: the file in which all ranks meet, if they
+    are on one host; None: at MASTER_ADDR. lock_fd: descriptor of the run folder's lock, if the launcher holds it.
     """
 
     rank: int
@@ -58,9 +58,11 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
     expected = _NUMBERS if STORE in env else (*_NUMBERS, "MASTER_PORT")
     values = {name: env.get(name, "") for name in expected}
     invalid = next((name for name, value in values.items() if not value.isdecimal()), None)
-    if invalid is not None or not (STORE in env or env.get("MASTER_ADDR")):
+    has_address = STORE in env or bool(env.get("MASTER_ADDR"))
+    if invalid is not None or not has_address:
+        name = invalid or "MASTER_ADDR"
         raise ConfigError(
-            f"environment: LOCAL_RANK is set but {invalid or 'MASTER_ADDR'}={values.get(invalid or '', '')!r}, which "
+            f"environment: LOCAL_RANK is set but {name}={values.get(name, '')!r}, which "
             "torchrun always sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
     rank, size, local_rank, local_size = (int(values[name]) for name in _NUMBERS)
@@ -92,7 +94,7 @@ def mpi_rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int
 
 
 def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = None) -> bool:
-    """Return whether the torchrun of this process id uses c10d; False if that cannot be read."""
+    """Return whether the torchrun of this process id uses c10d, which unpickles; False if it cannot be read."""
     env = os.environ if environment is None else environment
     if env.get("PET_RDZV_BACKEND") == "c10d" or env.get("PET_STANDALONE") == "1":
         return True
@@ -118,7 +120,9 @@ def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:
 def loopback_environment() -> dict[str, str]:
     """Return variables that confine gloo and NCCL to the loopback interface, if it is known."""
     interface = loopback_interface()
-    return {} if interface is None else {GLOO_INTERFACE: interface, NCCL_INTERFACE: f"={interface}"}
+    return (
+        {} if interface is None else {GLOO_INTERFACE: interface, NCCL_INTERFACE: f"={interface}"}
+    )  # "=": exactly this name
 
 
 def create_store_file() -> tuple[int, str]:
