@@ -108,10 +108,7 @@ def _open_file(path: Path, boxes: Layout) -> Any:
 
 
 def assemble(name: str, wanted: TensorLayout, pieces: list[tuple[TensorLayout, Any]]) -> Tensor:
-    """Read the parts of the pieces that overlap the wanted box, which they cover, and nothing else.
-
-    The manifest has checked that they form the whole tensor (`read_manifest`).
-    """
+    """Read the parts of the pieces that overlap the wanted box alone; the manifest has checked that they cover it."""
     for box, file in pieces:
         if box == wanted:
             whole: Tensor = file.get_tensor(name)

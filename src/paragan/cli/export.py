@@ -72,9 +72,7 @@ def export(
     else:
         exported = bundle = _open_bundle(open_generator(path, outside_code, best, steps=steps), path, direction)
         if out is not None and single_file is not None:
-            bundle.check_single(out)
-            _check_programs(bundle, programs)
-            print("\n".join(bundle.write_single(out, *requested)))
+            _export_single(bundle, out, single_file)
             return
     folder = out or _default_folder(path, "export" if player == "g" else "export-d")
     exported.check_folder(folder)
@@ -90,6 +88,12 @@ def _open_bundle(sampler: Sampler, path: Path, direction: str | None) -> Bundle:
     check_whole(sampler, path)
     outside, tree = outside_names(sampler.config), to_tree(sampler.config)
     return Bundle(sampler=sampler, tree=tree, score=sampler.score, outside=outside, direction=direction)
+
+
+def _export_single(bundle: Bundle, path: Path, kind: Format) -> None:
+    bundle.check_single(path)
+    _check_programs(bundle, {kind.value} - {"safetensors"})
+    print("\n".join(bundle.write_single(path, kind.value)))
 
 
 def _check_programs(exported: Bundle | ExportedDiscriminator, programs: set[str]) -> None:

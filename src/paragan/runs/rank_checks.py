@@ -39,12 +39,11 @@ def check_same_config(config: RunConfig, world: World) -> None:
         values = [rank[name] for rank in ranks]
         _check_equal(f"{name} is", values, "install the same version on all hosts")
     configs = [parse_recipe(rank["config"], f"rank {n}") for n, rank in enumerate(ranks)]
-    # values of rank 0 and of each rank, by key
-    differences = [compare(configs[0], config_of_rank) for config_of_rank in configs]
+    differences = [compare(configs[0], other) for other in configs]  # values of rank 0 and of each rank, by key
     for difference in differences:
         for key, (first, _) in difference.items():
             if key not in _MAY_DIFFER:
-                values = [other[key][1] if key in other else first for other in differences]
+                values = [of_rank[key][1] if key in of_rank else first for of_rank in differences]
                 _check_equal(f"{key} is", values, "give the same command on all hosts")
 
 
