@@ -18,7 +18,7 @@ from paragan.config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.dist import World
-from paragan.core.errors import CheckpointError, ConfigError
+from paragan.core.errors import CheckpointError, ConfigError, describe_error
 from paragan.core.files import read_json_lines
 from paragan.core.network_factory import Model
 from paragan.core.registry import check_extension
@@ -198,7 +198,8 @@ class Run:
         try:
             yield from read_json_lines(path)
         except OSError as error:
-            raise CheckpointError(f"{path} cannot be read ({error}); was the run folder moved?") from None
+            reason = describe_error(error)
+            raise CheckpointError(f"{path} cannot be read ({reason}); was the run folder moved?") from None
 
 
 def program_name() -> str:

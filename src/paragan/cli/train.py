@@ -12,7 +12,7 @@ from paragan.cli.arguments import Code, Trust, Words, trusted_recipe
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config import RunConfig
 from paragan.core.addresses import is_url
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DataError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension, has_extension
 from paragan.datasets._options import AudioOptions, FolderOptions
@@ -49,7 +49,7 @@ def train_command(
         overrides.append("train.change_rates=true")
     outside = trusted_recipe(trust, code)
     config = load_config(recipe, overrides, outside)
-    _check_folder(config.data.options)
+    _check_files(config.data.options)
     from paragan.runs.start import RunRequest, start_training
 
     where, folder = _run_place(run if out is None else out, recipe)
@@ -92,12 +92,21 @@ def _advise_on_memory(request: RunRequest) -> str:
     return advise_on_memory(request)
 
 
-def _check_folder(options: object) -> None:
-    """Raise `DataError` for a folder of files that cannot be read, before torch is imported, which takes seconds."""
-    if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and options.path):
-        from paragan.datasets.base.open_images import check_path
+def _check_files(options: object) -> None:
+    """Raise `DataError` for data that does not exist, before torch is imported, which takes seconds."""
+    from paragan.config.reference import meanings
+    from paragan.datasets.base.label_files import check_label_table
+    from paragan.datasets.base.open_images import check_path, describe_missing
 
-        check_path(options.path)
+    kind: type = type(options)
+    path = getattr(options, "path", "")
+    labels = getattr(options, "labels", None)
+    if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and path):
+        check_path(path)
+    elif path and not is_url(path) and not Path(path).exists():
+        raise DataError(f"data.path: {describe_missing(path)}; pass data.path=PATH: {meanings(kind)['path']}")
+    if isinstance(labels, str):
+        check_label_table(labels, path)
 
 
 def _run_place(where: str | None, recipe: str) -> tuple[str, Path]:

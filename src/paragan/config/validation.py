@@ -215,8 +215,8 @@ def _suggest(section: Section, key: str, value: Any, known: list[str]) -> str:
     names = registry.names(section.category) if section.category and "." not in section.name else []  # no own code
     if owners := [name for name in names if key in fields_of(registry.options(section.category, name))]:
         name = owners[0] if len(owners) == 1 else "NAME"
-        where = dotted(section.path, "name")
-        return f"unknown key; it belongs to {', '.join(owners)}: pass {where}={name} too"
+        fix = f"leave it out, or pass {dotted(section.path, 'name')}={name} too"
+        return f"unknown key for {section.name}; it belongs to {', '.join(owners)}: {fix}"
     suggestion: str | None
     if (sibling := closest_name(key, section.keys)) is not None:
         suggestion = dotted(section.path, sibling)

@@ -7,7 +7,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from paragan.core.dist import World
-from paragan.core.errors import CheckpointError, ConfigError, RankError, is_out_of_memory
+from paragan.core.errors import CheckpointError, ConfigError, RankError, describe_error, is_out_of_memory
 
 _FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
 
@@ -64,10 +64,3 @@ def rank_error_from(problem: str, advice: str) -> Iterator[None]:
     except RuntimeError as error:
         first = str(error).partition("\n")[0][:200]
         raise RankError(f"{problem} ({first}); {advice}") from error
-
-
-def describe_error(error: Exception) -> str:
-    """Return an error's reason in one line; all kinds of full disk have the same words."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    text = " ".join(text.split()) or type(error).__name__
-    return "no space left on the device" if "space left" in text or "code: 28" in text else text

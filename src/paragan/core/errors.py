@@ -5,11 +5,17 @@ import errno
 _MACHINE_ERRORS = {  # the machine or file system is the cause
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP),
-    *(errno.EIO, errno.EMFILE, errno.ENFILE),
+    *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EBUSY, errno.ENOTEMPTY, errno.EXDEV, errno.ENXIO),
 }
 _ADVICE = {
     errno.EROFS: "; choose a place that can be written, with --out",
     errno.EISDIR: "; move that folder away, or choose another place with --out",
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "; move that file away, or choose another place with --out"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "; free space, and run the command again"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "; permit this user to use it, or choose another place"),
+    errno.EMFILE: "; raise the limit of open files (ulimit -n)",
+    errno.ENAMETOOLONG: "; choose a shorter name",
+    errno.EIO: "; check the disk",
 }
 _FILE_ERRORS = (errno.ENOENT, errno.EINVAL, errno.EFBIG)  # the machine's fault only with a file name
 
@@ -93,6 +99,13 @@ def outcome(error: BaseException) -> tuple[int, str]:
             return ParaganError.exit_code, f"out of memory: {first}; lower train.batch or the model's width"
         case _:
             return 1, ""
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error's reason in one line; all kinds of full disk have the same words."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    text = " ".join(text.split()) or type(error).__name__
+    return "no space left on the device" if "space left" in text or "code: 28" in text else text
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -12,8 +12,7 @@ from paragan.checkpoint.best import Best
 from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.reader import read_counts
 from paragan.checkpoint.writer import link_checkpoint
-from paragan.core.collective import describe_error
-from paragan.core.errors import CheckpointError
+from paragan.core.errors import CheckpointError, describe_error
 from paragan.core.event import Event
 from paragan.core.files import create_subfolder, read_json_lines, remove_tree
 from paragan.evaluation.scoring_process import ScoringProcess

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from paragan.core.errors import describe_error
 from paragan.core.event import Event, Writer
 from paragan.core.printable import print_to_stderr
 
@@ -56,5 +57,5 @@ def _is_for_stderr(event: Event, has_console: bool) -> bool:
 
 
 def _failure_message(name: str, error: BaseException) -> str:
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
-    return f"writer {name} failed ({reason})"
+    where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+    return f"writer {name} failed ({where}{describe_error(error)[:200]})"

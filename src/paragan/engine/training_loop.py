@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from paragan.core.collective import describe_error, run_on_all_ranks
-from paragan.core.errors import CheckpointError, ConfigError, DivergedError
+from paragan.core.collective import run_on_all_ranks
+from paragan.core.errors import CheckpointError, ConfigError, DivergedError, describe_error
 from paragan.core.event import Event
 from paragan.core.interrupt import StopRequested
 from paragan.core.phases import Phase, phase, set_thread_clock

@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core import registry
-from paragan.core.collective import describe_error
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.errors import ConfigError, DataError, describe_error
 from paragan.core.metric import Direction, Metric, Needs, SampleFeatures
 from paragan.core.process_environment import num_cores
 from paragan.datasets.base.open_images import open_encoded_images

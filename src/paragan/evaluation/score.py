@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from paragan.core.collective import describe_error
+from paragan.core.errors import describe_error
 from paragan.core.metric import Direction
 
 

@@ -8,7 +8,7 @@ from safetensors.torch import load
 from torch import Tensor, nn
 
 from paragan.core.command import advise_missing
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, describe_error
 from paragan.core.files import read_bytes
 from paragan.core.layout import fingerprint
 from paragan.core.types import Side
@@ -103,7 +103,7 @@ def _read(path: str, penalty: str) -> dict[str, Tensor]:
     except FileNotFoundError:
         raise ConfigError(f"penalty {penalty}: teacher {path} does not exist; {advise_missing(Path(path))}") from None
     except (OSError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:100]
+        reason = describe_error(error)[:100]
         raise ConfigError(
             f"penalty {penalty}: teacher {path} cannot be read ({reason}); give generator.safetensors of `export`"
         ) from None

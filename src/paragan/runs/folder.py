@@ -142,7 +142,13 @@ class RunFolder:
             number += 1
         with self._acquire():
             is_inherited = self._is_inherited()
-            folder.rename(aside)
+            try:
+                folder.rename(aside)
+            except OSError as error:
+                raise CheckpointError(
+                    f"--fresh cannot rename run folder {self.path} to {aside.name} ({error.strerror}); permit writing "
+                    "in the folder above it, or choose another place with --out"
+                ) from None
             if is_inherited:
                 _move_lock(folder, aside)
         if (log := aside / "ranks" / "launch.log").exists():

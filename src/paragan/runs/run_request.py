@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.config import RunConfig, outside_names
+from paragan.core.command import advise_missing
+from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension
 from paragan.distributed.launch.rank_env import RankEnv
@@ -43,6 +45,10 @@ class RunRequest:
     overrides: tuple[str, ...] = ()
     address: str = ""
     code: CodeFolder | None = None
+
+    def __post_init__(self) -> None:
+        if any(letter < " " for letter in str(self.out)):
+            raise ConfigError(f"--out {str(self.out)!r} has a line break or a control character; choose a plain name")
 
     @property
     def where(self) -> str:
@@ -98,3 +104,16 @@ def runner_of(config: RunConfig) -> Runner:
     check_extension(key, key)
     runner: Runner = import_module(f"paragan.extensions.{key}.runner").make_runner()
     return runner
+
+
+def check_init(request: RunRequest) -> None:
+    """Refuse an `init.path` that does not exist, or would be moved with the former run."""
+    for key, paths in request.config.initial_paths.items():
+        for source in paths:
+            inside = source.resolve().is_relative_to(request.out.resolve())
+            if request.fresh and inside:
+                raise ConfigError(
+                    f"{key}.path {source} is in the run folder, which --fresh moves; give another --out DIR"
+                )
+            if not source.exists() and not (request.out / "config.yaml").exists():
+                raise ConfigError(f"{key}.path {source} does not exist; {advise_missing(source)}")

@@ -32,7 +32,7 @@ from paragan.runs import rank_checks
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
 from paragan.runs.folder import STUDY, RunFolder, environment, write_json
 from paragan.runs.run_lines import changed_command, complete_line, describe_run, start_lines
-from paragan.runs.run_request import Runner, RunRequest, runner_of
+from paragan.runs.run_request import Runner, RunRequest, check_init, runner_of
 from paragan.writers.jsonl import RankWriter
 
 _MAX_NAMED = 5
@@ -233,21 +233,6 @@ def _prepare_folder(request: RunRequest, folder: RunFolder) -> RunConfig | None:
     if folder.has_edited_config():
         print_line(f"warning: {folder.config} was edited since the run's last session; its settings hold from here on")
     return former_run(folder, request.config, print_line, request.code)
-
-
-def check_init(request: RunRequest) -> None:
-    """Refuse an `init.path` that does not exist, or would be moved with the former run."""
-    for key, paths in request.config.initial_paths.items():
-        for source in paths:
-            inside = source.resolve().is_relative_to(request.out.resolve())
-            if request.fresh and inside:
-                raise ConfigError(
-                    f"{key}.path {source} is in the run folder, which --fresh moves; give another --out DIR"
-                )
-            if not source.exists() and not (request.out / "config.yaml").exists():
-                from paragan.core.command import advise_missing
-
-                raise ConfigError(f"{key}.path {source} does not exist; {advise_missing(source)}")
 
 
 def _starts_fresh(request: RunRequest) -> bool:

@@ -17,7 +17,7 @@ from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
 from paragan.runs.folder import RunFolder
-from paragan.runs.run_request import RunRequest, runner_of
+from paragan.runs.run_request import RunRequest, check_init, runner_of
 
 LESS_MEMORY = "lower train.batch or the model's width"
 
@@ -28,6 +28,8 @@ def start_training(request: RunRequest, advise_on_memory: Callable[[RunRequest],
     advise_on_memory: returns what to do where the memory does not suffice; None: a smaller run.
     """
     request = replace(request, place=from_environment())
+    if request.place is None:
+        check_init(request)
     if request.config.extension_key is not None:
         code = runner_of(request.config).start(request)
         if code is not None:

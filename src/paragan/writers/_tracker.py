@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, describe_error
 from paragan.core.event import Event
 from paragan.core.files import read_bytes, write_text
 from paragan.core.printable import to_printable
@@ -130,8 +130,7 @@ def print_warning(name: str, text: str) -> None:
 
 def printable_error(error: BaseException) -> str:
     """Return an error's message in one line, without passwords in URLs."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return _URL_PASSWORD.sub("", text)[:200]
+    return _URL_PASSWORD.sub("", describe_error(error))[:200]
 
 
 def event_numbers(event: Event) -> dict[str, float]:

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -118,6 +119,23 @@ def test_fresh_moves_only_runs(refused, tmp_path):
     assert main(["train", "digits", *TINY, "--out", "precious", "--fresh"]) == 0
     assert (tmp_path / "precious" / "thesis.txt").read_text() == "all of it"
     assert not (tmp_path / "precious.old-1").exists()
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "sub\r/a"])
+def test_run_folder_with_a_control_character_is_refused_before_it_is_made(refused, tmp_path, name):
+    line = refused("train", "digits", *TINY, "--out", name)
+    assert "--out" in line and "control character" in line and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS, errno.EBUSY])
+def test_fresh_where_the_folder_above_cannot_be_written_is_one_line(trained, refused, monkeypatch, number):
+    def refuse(path, target):
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    line = refused("train", "digits", *TINY, "--out", "run", "--fresh")
+    assert line.startswith("--fresh cannot rename run folder run") and os.strerror(number) in line
+    assert (trained / "config.yaml").exists()
 
 
 def test_too_much_memory_is_one_line(refused):

@@ -52,6 +52,12 @@ def shell(*words: str, code: str = "import sys; from paragan.cli.main import mai
     return subprocess.run([sys.executable, "-c", code, *words], text=True, timeout=120, env=ENVIRONMENT, **options)
 
 
+# one for each data set that has a path
+RECIPES_WITH_A_PATH = ("own", "superres", "colourise", "translate", "vocoder", "codec", "pix2pix-facades")
+RECIPES_WITH_A_PATH += ("dcgan-mnist", "biggan-cifar10", "biggan-imagenet128", "biggan-tiny-imagenet")
+
+NOT_PERMITTED = "; permit this user to use it, or choose another place"
+
 SPY = """
 import sys
 from paragan.cli.main import main
@@ -110,8 +116,12 @@ def test_train_passes_config_and_run_folder(stub, here):
     [
         (DataError("x.gz: found 3 bytes, expected 16"), 2, "x.gz: found 3 bytes, expected 16\n"),
         (Later("stopped; saved"), 85, "stopped; saved\n"),
-        (OSError(errno.ENOSPC, "No space left on device", "run/x"), 2, "run/x: No space left on device\n"),
-        (PermissionError(errno.EACCES, "Permission denied", "run"), 2, "run: Permission denied\n"),
+        (
+            OSError(errno.ENOSPC, "No space left", "run/x"),
+            2,
+            "run/x: No space left; free space, and run the command again\n",
+        ),
+        (PermissionError(errno.EACCES, "Denied", "run"), 2, f"run: Denied{NOT_PERMITTED}\n"),
         (
             FileNotFoundError(errno.ENOENT, "No such file or directory", "/proc/x"),
             2,
@@ -120,7 +130,7 @@ def test_train_passes_config_and_run_folder(stub, here):
         (KeyboardInterrupt(), 130, ""),
         (MemoryError(), 2, "out of memory: MemoryError; lower train.batch or the model's width\n"),
         (DataError("a\x1b]0;b\x07\r.png: no\nbad:1: \u202egpj"), 2, "a?]0;b??.png: no\nbad:1: ?gpj\n"),
-        (OSError(errno.EACCES, "no", "a\x1b[2J"), 2, "a?[2J: no\n"),
+        (OSError(errno.EACCES, "no", "a\x1b[2J"), 2, f"a?[2J: no{NOT_PERMITTED}\n"),
     ],
 )
 def test_user_error_is_one_line_and_an_exit_code(stub, capsys, raised, code, message):
@@ -160,17 +170,28 @@ def test_internal_error_is_raised_with_traceback(stub, raised):
 def test_full_disk_is_one_line():
     with open("/dev/full", "w") as full:
         ended = shell("config", "digits", stdout=full, stderr=subprocess.PIPE)
-    assert (ended.returncode, ended.stderr) == (2, "output: No space left on device\n")
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        "output: No space left on device; free space, and run the command again\n",
+    )
 
 
 @pytest.mark.parametrize(
-    "words", [["own"], *([recipe, "data.path=nowhere"] for recipe in ("own", "superres", "vocoder", "codec"))]
+    ("words", "key"),
+    [
+        (["own"], "data.path"),
+        *(([recipe, "data.path=nowhere"], "data.path: no folder") for recipe in RECIPES_WITH_A_PATH),
+        (["own", "data.path=nowhere", "data.name=shards", "data.size=null"], "data.path: no folder"),
+        (["own", "data.path=.", "data.labels=none.csv"], "data.labels: no file"),
+        (["digits", "init.path=nowhere"], "init.path nowhere"),
+        (["digits", "g.init.path=nowhere"], "g.init.path nowhere"),
+    ],
 )
-def test_train_without_its_folder_of_data_says_so_before_torch_is_imported(words, tmp_path):
+def test_train_on_files_that_do_not_exist_says_so_before_torch_is_imported(words, key, tmp_path):
     run = f"code = main({['train', *words]!r})"
     code = f"import sys; from paragan.cli.main import main; {run}; print('torch' in sys.modules, code)"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["False", "2"] and done.stderr.startswith("data.path")
+    assert done.stdout.split() == ["False", "2"] and done.stderr.startswith(key)
 
 
 def test_help_of_all_verbs_is_read_without_their_imports(capsys):

@@ -62,7 +62,15 @@ def test_file_above_the_limit_of_the_system_is_one_line_that_names_it(tmp_path):
 def test_error_while_writing_names_the_file(tmp_path, number):
     with pytest.raises(OSError, match="out") as caught, atomic_write(tmp_path / "out"):
         raise OSError(number, os.strerror(number))
-    assert outcome(caught.value) == (2, f"{tmp_path / 'out'}: {os.strerror(number)}")
+    code, line = outcome(caught.value)
+    assert code == 2 and line.startswith(f"{tmp_path / 'out'}: {os.strerror(number)}")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES, errno.ESTALE, errno.EBUSY, errno.EIO, errno.EMFILE])
+def test_error_of_the_system_is_one_line_without_its_number_and_with_what_to_do(number):
+    code, line = outcome(OSError(number, os.strerror(number), "runs/a/metrics.jsonl"))
+    assert code == 2 and line.startswith(f"runs/a/metrics.jsonl: {os.strerror(number)}") and "Errno" not in line
+    assert (";" in line) == (number not in (errno.ESTALE, errno.EBUSY))
 
 
 def test_error_of_a_file_that_is_read_keeps_its_name(tmp_path):

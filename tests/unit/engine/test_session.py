@@ -136,7 +136,8 @@ class FailingWriter:
 
 
 FAILURES = {
-    "[Errno 28] No space left on device": OSError(28, "No space left\non device"),
+    "no space left on the device": OSError(28, "No space left\non device"),
+    "samples: Permission denied": OSError(13, "Permission denied", "samples"),
     "1": SystemExit(1),  # as rich leaves where the reader of a pipe is gone
     "KeyError": KeyError(),
 }

@@ -63,16 +63,21 @@ def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
     return _read_web_labels(files, paths, b".cls") or _read_web_labels(files, paths, b".json") or FileLabels()
 
 
+def check_label_table(path: str, folder: str) -> None:
+    """Raise `DataError` unless there is a file of this name. folder: of the images."""
+    if not Path(path).is_file():
+        near = Path(folder, path)
+        fix = f"data.labels={near}" if near.is_file() else "a CSV file with columns file_name and label, or true"
+        raise DataError(f"data.labels: no file {path!r} in {os.getcwd()}; pass {fix}")
+
+
 def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLabels:
     """Return the labels of images in a CSV, JSON or JSONL file with columns of file names and of labels.
 
     File names may lack folders and suffix, or have more folders. Raises `DataError` for a file without such columns,
     if no row names an image, and if one names several. folder: of the images.
     """
-    if not Path(path).is_file():
-        near = Path(folder, path)
-        fix = f"data.labels={near}" if near.is_file() else "a CSV file with columns file_name and label, or true"
-        raise DataError(f"data.labels: no file {path!r} in {os.getcwd()}; pass {fix}")
+    check_label_table(path, folder)
     labels, notice = _labels_of(FolderReader(Path(path).parent), Path(path).name)
     if labels is None:
         raise DataError(f"{notice}; pass a table with rows below a header, and columns named file_name and label")

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from paragan.checkpoint.manifest import MANIFEST, STATE, read_json
 from paragan.checkpoint.writer import CheckpointWriter, link_checkpoint
-from paragan.core.collective import describe_error
-from paragan.core.errors import CheckpointError, StorageError
+from paragan.core.errors import CheckpointError, StorageError, describe_error
 from paragan.core.files import create_subfolder, open_to_append, read_bytes, remove_tree
 from paragan.engine.rollback_state import rollback_targets
 from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints

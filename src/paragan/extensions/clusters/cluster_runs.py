@@ -16,8 +16,8 @@ from paragan.core.files import write_bytes
 from paragan.core.types import Side
 from paragan.extensions.clusters import ClusterJob, load_target
 from paragan.runs import rank_checks
-from paragan.runs.run_request import RunRequest
-from paragan.runs.session import check_init, check_start
+from paragan.runs.run_request import RunRequest, check_init
+from paragan.runs.session import check_start
 
 
 def check_job(config: RunConfig, job: ClusterJob, target: str) -> None:

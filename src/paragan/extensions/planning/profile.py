@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from pydantic import ConfigDict, TypeAdapter
 
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, describe_error
 from paragan.core.files import read_json_file, write_text
 from paragan.core.types import Side
 
@@ -138,7 +138,7 @@ def read_profile(path: Path) -> RunProfile:
             raise ConfigError(f"{path} is a profile of version {tree['version']}, not {VERSION}; measure it again")
         return TypeAdapter(RunProfile).validate_python(tree)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        reason = f"{type(error).__name__}: {describe_error(error)[:100]}"
         raise ConfigError(
             f"{path} is not a profile of paragan ({reason}); write one with `plan --profile-file FILE`"
         ) from error

@@ -151,7 +151,9 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
     feed = game.prior.feed("plan", real)
     inputs = feed.fake_inputs if side is Side.G else feed.real_inputs
     if all(tensor is None for tensor in inputs):
-        raise ConfigError("G reads other tensors than --shape describes; leave it out, and plan with the data")
+        raise ConfigError(
+            "G reads other tensors than --shape and --classes describe; leave them out, and plan with the data"
+        )
     before = record.macs
     with torch.no_grad():
         _players(game)[side].plain_network(*inputs)

@@ -45,9 +45,9 @@ def write_projection(
     channels, height, width = sampler.info.shape
     data = FolderReader(image.parent).read(image.name)
     target = normalise(decode_cropped(data, str(image), (channels, height, width)))
-    projection = project(sampler, target, label, steps, seed, progress)
     folder = path if path.is_dir() else path.parent
-    sheet = out or create_subfolder(folder, "projections") / f"{image.stem}.png"
+    sheet = out or create_subfolder(folder, "projections") / f"{image.stem}.png"  # which may fail, before the search
+    projection = project(sampler, target, label, steps, seed, progress)
     SampledImages(torch.cat([target[None], projection.image_1CHW])).save(sheet, 2)
     latent = sheet.with_suffix(".safetensors")
     tensors = {"z": projection.z_1Z} | ({} if projection.y_1 is None else {"y": projection.y_1})
