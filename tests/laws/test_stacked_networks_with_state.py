@@ -231,3 +231,21 @@ def test_stacked_cells_restore_the_buffers_of_a_skipped_update(name, who, monkey
     stacked.StackedExecutor(BATCH)(other, 3, lambda cell, batch: 0)
     assert_equal(one, other)
     assert one[1].players[Side.D].num_skipped() == 1
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+def test_stacked_turn_of_g_begins_once_with_the_fakes_that_it_shares(is_skipped):
+    """D's first update calls G as an opponent, and a skipped turn of G takes back what its forward changed."""
+    game = {"nets": "dcgan", "scheme": shared_fakes.Scheme(), "per_step": 2}
+    one, other = cells(**game), cells(**game)
+    before = buffers_of(one[1].gan.g.net)
+    if is_skipped:
+        for found in (one, other):
+            with torch.no_grad():
+                list(found[1].gan.d.net.parameters())[-1].fill_(torch.inf)
+    choice.train_in_loop(one, 3, lambda cell, batch: 0)
+    stacked.StackedExecutor(BATCH)(other, 3, lambda cell, batch: 0)
+    assert_equal(one, other)
+    assert one[1].players[Side.G].num_skipped() == (3 if is_skipped else 0)
+    equal = [torch.equal(value, before[name]) for name, value in buffers_of(other[1].gan.g.net).items()]
+    assert all(equal) if is_skipped else not all(equal)

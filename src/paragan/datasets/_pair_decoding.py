@@ -57,7 +57,7 @@ class SideFormat:
             raise type(error)(self.named(str(error))) from None
 
     def named(self, text: str) -> str:
-        """Return a text with the name of this side's setting for the range."""
+        """Return a message of a reader of single images, which names `data.range`, with this side's setting instead."""
         return text.replace("data.range", f"data.{self.role}range")
 
 

@@ -97,9 +97,8 @@ def _find_file(options: Options) -> tuple[str, Path]:
 
 def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
     names = _BATCHES[split]
-    place = path
+    place = path.parent if path.suffix == ".bin" else path  # an unpacked file is one of several
     if path.suffix == ".bin":
-        place = path.parent  # `path` is one of several files
         files = {name: _read_batch_file(path.with_name(name)) for name in names}
     else:
         members = _tar_files.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _ROW * _BATCH)

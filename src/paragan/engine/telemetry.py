@@ -42,8 +42,8 @@ class Telemetry:
 
     One call costs one forward of G and three of D on `num_images` images (at most 16 for pairs),
     `batch` at a time, and one device synchronization. Images and latents are always the same; both
-    networks run in training mode (batch norm uses batch statistics), and D's inputs are augmented
-    if the game augments. train: None for other samples than images, whose values are left out.
+    networks run in training mode, as the game leaves them (batch norm uses batch statistics), and D's
+    inputs are augmented if the game augments. train: None for other samples than images, whose values are left out.
     """
 
     train: Source | None

@@ -20,6 +20,7 @@ _MAX_ITEMS = 200  # of a mapping or list
 _MAX_ENTRIES = 1000  # of evaluations and of samples
 _MAX_VALUES = 64  # stored per line
 _MAX_METRICS = 24
+_EMPTY_RANGE = (math.inf, -math.inf)
 _POSITION_KEYS = ("kind", "step", "kimg", "seconds", "eta_s")
 NUM_IMAGES = "num_images"  # a number of an evaluation that is not a metric
 _SHARED_SECTIONS = ("reference", "compared", "extractor_settings")  # of a protocol
@@ -134,7 +135,7 @@ class RecordEntry:
     def point(self, metric: str) -> Point:
         """Return the value of a metric with its interval; its range is empty without one."""
         point = Point.of(self.step, self.kimg, self.numbers.get(metric, math.nan), self.seconds)
-        point.low, point.high = self.interval(metric) or (math.inf, -math.inf)
+        point.low, point.high = self.interval(metric) or _EMPTY_RANGE
         return point
 
     def brief(self) -> RecordEntry:

@@ -247,7 +247,9 @@ def _notice_not_finite(
         return ()
     first = samples[rows[0]]
     place = tuple((~first.isfinite()).nonzero()[0].tolist())  # empty: a sample is one number
-    where = f", column {columns[place[0]]!r}" if columns else f", at {list(place)}" if place else ""
+    where = f", at {list(place)}" if place else ""
+    if columns:
+        where = f", column {columns[place[0]]!r}"
     value = stored[rows[0]][place]
     what, cure = "is not finite", f"leave them out or replace the values {CAUSES}"
     if value.isfinite():
