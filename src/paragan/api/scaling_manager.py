@@ -16,6 +16,7 @@ from paragan.config import RunConfig
 from paragan.core.capabilities import SCALING_MANAGER, check_capabilities
 from paragan.core.command import program_command
 from paragan.core.errors import PREEMPTED, ConfigError
+from paragan.core.printable import counted
 from paragan.core.registry import check_extension
 from paragan.distributed.launch.join import destroy_groups
 from paragan.distributed.launch.rank_env import from_environment
@@ -280,7 +281,7 @@ def _workers_line(before: RunConfig, now: RunConfig, num_workers: int, num_avail
     batch = now.train.batch
     rates = f"lr g {now.g.optimizer.lr:.3g}, d {now.d.optimizer.lr:.3g}"
     scaling = f"{rule} of {batch}/{before.train.batch}" if rule != "none" else "unchanged"
-    batches = f"batches of {batch} images, {batch // num_available} each"
+    batches = f"batches of {counted(batch, 'image')}, {batch // num_available} each"
     return f"workers   found {workers}: {batches}; {rates} ({scaling})"
 
 

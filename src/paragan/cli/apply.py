@@ -11,7 +11,7 @@ from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, tru
 from paragan.cli.progress import show_progress
 from paragan.cli.sample import Mode
 from paragan.core.errors import ConfigError
-from paragan.core.printable import to_printable
+from paragan.core.printable import counted, to_printable
 
 _INPUT = "An image or audio file, or a folder, .zip or .tar file of them."
 Input = Annotated[Path, typer.Argument(metavar="INPUT", help=_INPUT)]
@@ -62,7 +62,7 @@ def apply_command(
     with show_progress("files") as update:
         applied = apply_to_files(sampler, source, out, request, update)
     existing = f", {applied.num_existing:,} existed already" if applied.num_existing else ""
-    print(f"{out}: {applied.num_written:,} files written{existing}")
+    print(f"{out}: {counted(applied.num_written, 'file')} written{existing}")
     if applied.damaged:
         _print_damaged(applied.damaged)
         raise typer.Exit(2)

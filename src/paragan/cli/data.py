@@ -15,7 +15,7 @@ from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
 from paragan.core.command import program_command
 from paragan.core.errors import ParaganError
-from paragan.core.printable import to_printable
+from paragan.core.printable import counted, to_printable
 
 if TYPE_CHECKING:
     from paragan.datasets.preparation.dataset_report import DatasetReport
@@ -170,7 +170,7 @@ def format_shards(prepared: PreparedShards) -> list[str]:
         words.append("data.channels=1")
     return [
         *(f"warning: {line}" for line in prepared.notices),
-        f"{folder.address}: {len(folder):,} images{size}, {total / 1e6:,.1f} MB",
+        f"{folder.address}: {counted(len(folder), 'image')}{size}, {total / 1e6:,.1f} MB",
         f"  shards   {len(description.shards):,}, {prepared.num_written:,} of them written now",
         f"  classes  {len(description.class_names) or 'none'}",
         f"  source   {prepared.summary}",

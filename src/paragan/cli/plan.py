@@ -14,6 +14,7 @@ from paragan.cli.progress import show_lines
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table
 from paragan.core.errors import ConfigError
+from paragan.core.printable import counted
 
 if TYPE_CHECKING:
     from paragan.extensions.planning.forecast import ForecastRequest
@@ -139,10 +140,10 @@ def format_plan(plan: Plan) -> str:
     data = plan.data
     kind = "images" if len(data.shape) == 3 else "samples"
     images = "not read" if data.num_images is None else f"{data.num_images:,} {kind}"
-    classes = f"{data.num_classes} classes" if data.num_classes else "no labels"
+    classes = counted(data.num_classes, "class") if data.num_classes else "no labels"
     rows.append(("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"))
     batch = f"{format_bytes(data.batch_bytes)} per batch"
-    rows.append(("  length", f"{data.kimg:,g} kimg", f"{data.steps:,} steps, {batch}"))
+    rows.append(("  length", f"{data.kimg:,g} kimg", f"{counted(data.steps, 'step')}, {batch}"))
     rows += _time_rows(plan.measured)
     notes = "".join(f"\nnote: {note}" for note in plan.notes)
     parts = [format_table(rows) + notes]
@@ -170,7 +171,7 @@ def format_decisions(plan: ParallelPlan) -> str:
     """Return one line for each decision of a plan, and for each prediction."""
     speed = f"{plan.images_per_s:,.4g} images/s predicted"
     goal = f"{plan.hours:,.3g} hours to {plan.kimg:g} kimg"
-    lines = [f"plan      {plan.chosen} on {plan.workers} workers: {speed}, {goal}"]
+    lines = [f"plan      {plan.chosen} on {counted(plan.workers, 'worker')}: {speed}, {goal}"]
     for decision in plan.decisions:
         value = decision.value if isinstance(decision.value, str) else json.dumps(decision.value)
         lines.append(f"  {decision.key or 'unchanged'}: {value} ({decision.reason})")
@@ -213,7 +214,11 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     turns = [f"{turn} {format_ms(measured.turn_s[name])}" for name, turn in _turns(measured.turn_s).items()]
     turns.insert(2, f"read a batch {load}")  # after D's and G's turn, before those of extra players
     return [
-        ("time", f"{measured.images_per_s:,.4g} images/s", f"measured: {measured.num_steps} steps of {measured.batch}"),
+        (
+            "time",
+            f"{measured.images_per_s:,.4g} images/s",
+            f"measured: {counted(measured.num_steps, 'step')} of {measured.batch}",
+        ),
         ("  step", format_ms(measured.step_s), ", ".join(turns)),
         ("  run", f"{measured.hours:,.3g} hours for {measured.kimg:,g} kimg", ""),
     ]

@@ -10,7 +10,7 @@ import typer
 from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
 from paragan.core.errors import ConfigError
-from paragan.core.printable import print_to_stderr
+from paragan.core.printable import counted, print_to_stderr
 
 _GENERATED = "Generated images: a folder, archive, shards or .npz file; or statistics (.npz with mu and sigma)."
 Generated = Annotated[str, typer.Argument(metavar="GENERATED", help=_GENERATED)]
@@ -85,4 +85,4 @@ def _print_values(values: Mapping[str, float | str], published: Mapping[str, str
 
 
 def _count(number: int | None) -> str:
-    return "statistics" if number is None else f"{number:,} images"
+    return "statistics" if number is None else counted(number, "image")

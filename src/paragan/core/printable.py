@@ -25,6 +25,12 @@ def join_some(words: Sequence[object], limit: int = 5, separator: str = ", ") ->
     return separator.join(map(str, words[:limit])) + more
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless it is 1: `1 class`, `2,000 classes`. noun: in the singular."""
+    plural = "" if count == 1 else "es" if noun.endswith(("s", "ch", "x")) else "s"
+    return f"{count:,} {noun}{plural}"
+
+
 def size_text(sizes: Iterable[int]) -> str:
     """Return the sizes of the axes of a tensor as text, such as `3x32x32`."""
     return "x".join(map(str, sizes)) or "a number"

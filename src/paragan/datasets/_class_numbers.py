@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 
 Labels = NDArray[np.int32] | NDArray[np.int64]
 _WHOLE = re.compile(r"\s*(0|-?[1-9]\d*)\s*")
@@ -45,7 +45,9 @@ def number_classes(labels: Labels, where: str, names: Sequence[str] = ()) -> Num
     if len(present) <= highest or len(present) < len(names):  # numbers or names without images
         listed = join_some([repr(name) for name in class_names])
         last = len(class_names) - 1
-        notices = (f"{where}: only {last + 1} classes have images, {listed}; their labels are numbered 0 to {last}",)
+        notices = (
+            f"{where}: images of only {counted(last + 1, 'class')}, {listed}; their labels are numbered 0 to {last}",
+        )
     return NumberedClasses(numbers.astype(np.int32), class_names, notices)
 
 

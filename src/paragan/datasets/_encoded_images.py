@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.datasets._class_numbers import number_classes
 from paragan.storage.shard_folder import INDEX, ShardFolder, sample_key
 
@@ -82,8 +82,7 @@ class EncodedImages(ABC):
 
         labels: whether it trains with them. num_left_out: held-out images of classes that it does not train on.
         """
-        plural = "es" if len(self.class_names) > 1 else ""
-        classes = f" in {len(self.class_names):,} class{plural}" if self.class_names else ""
+        classes = f" in {counted(len(self.class_names), 'class')}" if self.class_names else ""
         num_train = len(self.rows("train", held_out))
         num_used = num_train + num_left_out
         facts = ["labels drawn as in the data"] if self.class_names and labels else []

@@ -19,6 +19,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.option_types import FilePath, ImageSize, Interval, height_and_width
+from paragan.core.printable import counted
 from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages
@@ -96,7 +97,9 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if split == "train":
         pairs.notices = (*pairs.notices, *decoder.warnings(images))
     reading = _reading(images, sides, decoder.channels, options.direction == "b_to_a")
-    pairs.reading = f"{len(images):,} pairs, holds out {len(images.rows('held_out', options.held_out)):,}; {reading}"
+    pairs.reading = (
+        f"{counted(len(images), 'pair')}, holds out {len(images.rows('held_out', options.held_out)):,}; {reading}"
+    )
     return pairs
 
 

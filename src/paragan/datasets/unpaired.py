@@ -17,6 +17,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
+from paragan.core.printable import counted
 from paragan.core.source import EncodedSource, Source, TensorSpec
 from paragan.datasets import folder
 from paragan.datasets._encoded_images import EncodedImages
@@ -104,7 +105,7 @@ def describe_kinds(images: EncodedImages, kinds: Sequence[str], held_out: float)
     for letter, name in zip("AB", kinds, strict=True):
         kind = images.class_names.index(name)
         num_others -= sizes[kind]
-        texts.append(f"{letter} from {name}: {sizes[kind]:,} images, {sizes_held_out[kind]:,} held out")
+        texts.append(f"{letter} from {name}: {counted(sizes[kind], 'image')}, {sizes_held_out[kind]:,} held out")
     return "; ".join(texts) + (f"; {num_others:,} other images are not read" if num_others else "")
 
 

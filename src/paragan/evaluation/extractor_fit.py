@@ -2,7 +2,7 @@
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs
-from paragan.core.printable import size_text
+from paragan.core.printable import counted, size_text
 from paragan.core.source import Source
 from paragan.features.base.extractor import CLASSES, OTHER_CLASSES, FeatureExtractor
 
@@ -14,10 +14,10 @@ def check_accepted(extractor: FeatureExtractor, train: Source) -> None:
     classes = len(train.class_names)
     classifies = extractor.num_classes is not None and extractor.task == CLASSES and classes > 1
     if not extractor.accepts(train.shape) or (classifies and classes != extractor.num_classes):
-        expected = "" if extractor.num_classes is None else f" in {extractor.num_classes} classes"
+        expected = "" if extractor.num_classes is None else f" in {counted(extractor.num_classes, 'class')}"
         raise ConfigError(
             f"evaluation.features={extractor.name} expects images of {size_text(extractor.input_shape)}{expected}, "
-            f"but the data has {size_text(train.shape)} in {classes} classes; use evaluation.features=auto"
+            f"but the data has {size_text(train.shape)} in {counted(classes, 'class')}; use evaluation.features=auto"
         )
 
 

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
+from paragan.core.printable import counted
 from paragan.evaluation.fixed_samples import side_by_side
 from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
@@ -62,7 +63,7 @@ def class_sheet(sampler: Sampler, labels: Sequence[Label], rows: int | None, col
     classes = labels or range(sampler.num_classes)
     if rows is not None and rows > len(classes):
         raise ConfigError(
-            f"--grid: {rows} rows are more than the {len(classes)} classes; use at most one row per class"
+            f"--grid: {rows} rows are more than the {counted(len(classes), 'class')}; use at most one row per class"
         )
     y_B = sampler.labels(rows or len(classes), classes, option="--class")
     assert y_B is not None

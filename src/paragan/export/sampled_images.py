@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from paragan.core.printable import counted
 from paragan.storage.image_formats import check_sheet_path
 from paragan.storage.image_sheet import make_sheet
 from paragan.writers.images import save_grid, to_pil_image
@@ -31,7 +32,7 @@ class SampledImages(Sequence[Image.Image]):
         return len(self.tensor)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} images of {'x'.join(map(str, self.tensor.shape[1:]))}>"
+        return f"<{counted(len(self), 'image')} of {'x'.join(map(str, self.tensor.shape[1:]))}>"
 
     def _repr_png_(self) -> bytes:
         """Return a sheet, which notebooks show."""

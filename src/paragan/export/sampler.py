@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
-from paragan.core.printable import size_text
+from paragan.core.printable import counted, size_text
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.export.application import Applicable, Application, Kind, find_application
@@ -57,7 +57,7 @@ class Sampler(Applicable, Summarised):
     origin: str = ""
 
     def __repr__(self) -> str:
-        classes = f", {self.num_classes} classes" if self.num_classes else ""
+        classes = f", {counted(self.num_classes, 'class')}" if self.num_classes else ""
         return f"<generator {self.config.model.name}, {size_text(self.info.shape)}{classes}, step {self.info.step}>"
 
     def input_texts(self) -> list[str]:

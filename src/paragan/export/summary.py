@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.export.generator_file import GeneratorInfo
 
 _MAX_CLASS_NAMES = 10
@@ -42,7 +42,7 @@ class Summarised(ABC):
 
     def __str__(self) -> str:
         num_weights = sum(weight.numel() for weight in self.net.parameters())
-        trained = f"{self.info.step:,} steps, {self.info.images:,} samples"
+        trained = f"{counted(self.info.step, 'step')}, {counted(self.info.images, 'sample')}"
         names = self.class_names
         listed = join_some(names, _MAX_CLASS_NAMES)
         values = {name: value for name, value in self.score.items() if isinstance(value, float)}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from paragan.core.printable import counted
 from paragan.core.source import dtype_name
 
 _NO_EMBEDDING = "out of range"
@@ -36,7 +37,7 @@ def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Except
             # other ranks of a sharded network waiting.
             size = next((size for size in sizes if not 0 <= value < size), 0)
             if size:
-                classes = f"{owner} has an embedding of {size} classes, 0 to {size - 1}"
+                classes = f"{owner} has an embedding of {counted(size, 'class')}, 0 to {size - 1}"
                 larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
                 return f"{name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
             if not sizes:  # of `one_hot`, or an index of the network's

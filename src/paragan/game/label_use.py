@@ -9,6 +9,7 @@ from torch import nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
+from paragan.core.printable import counted
 from paragan.core.types import Rows, Side
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
@@ -76,8 +77,9 @@ def check_label_arguments(side: Side, net: nn.Module, num_classes: int) -> None:
         )
     if num_classes and _takes(forward, 1):
         raise ConfigError(
-            f"model: {who}.forward({first}) takes no labels, but the data has {num_classes} classes{place}; accept "
-            f"them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass data.labels=false"
+            f"model: {who}.forward({first}) takes no labels, but the data has {counted(num_classes, 'class')}{place}; "
+            f"accept them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass "
+            "data.labels=false"
         )
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, mean_per_sample
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.core.protocols import Penalty, PenaltyContext
 from paragan.core.types import Side, TurnInputs
 from paragan.core.weight_schedule import WeightSchedule
@@ -91,4 +91,4 @@ def _description(values: Any, count: int) -> str:
     if not isinstance(values, Tensor):
         return f"a {type(values).__name__}"
     shape = tuple(values.shape)
-    return f"a tensor of {shape} for {count} samples" if shape else "a mean over the batch"
+    return f"a tensor of {shape} for {counted(count, 'sample')}" if shape else "a mean over the batch"

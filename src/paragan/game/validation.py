@@ -13,6 +13,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.not_finite import finite_tensors
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.printable import counted
 from paragan.core.source import Source
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
@@ -191,8 +192,8 @@ class _Trial:
                 count = self.real.rows.count
                 is_mean = isinstance(member.logits_B, Tensor) and member.logits_B.numel() == 1
                 raise ConfigError(
-                    f"{call} returned {_description(member.logits_B)} for {count} samples; keep the batch axis: a "
-                    f"logit, or several, for each, of shape ({count},) or ({count}, …)"
+                    f"{call} returned {_description(member.logits_B)} for {counted(count, 'sample')}; keep the batch "
+                    f"axis: a logit, or several, for each, of shape ({count},) or ({count}, …)"
                     f"{', not one mean of the batch' if is_mean else ''}"
                 )
             check_trainable_output(call, self.nets[Side.D], member.logits_B, "logits")
@@ -245,8 +246,8 @@ class _Trial:
             values = function(*logits, *(logits if self.game.loss.compares else ()))
         if not self._has_rows(values):
             raise ConfigError(
-                f"loss: {name} returned {_description(values)} for {self.real.rows.count} samples; return one value "
-                "per sample, not a mean"
+                f"loss: {name} returned {_description(values)} for {counted(self.real.rows.count, 'sample')}; return "
+                "one value per sample, not a mean"
             )
         if not values.requires_grad:
             raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 import paragan
+from paragan.core.printable import counted
 from paragan.core.process_environment import num_cores
 from paragan.hardware.health import CheckResult
 
@@ -132,7 +133,7 @@ def processor(threads: int | None = None, usable: int | None = None) -> CheckRes
     usable = num_cores() if usable is None else usable
     kind = "bf16" if has_bf16(torch.device("cpu")) else "fp32"
     capability = torch.backends.cpu.get_cpu_capability()
-    text = f"{usable} cores, {threads} threads, {capability}, precision auto is {kind} for D"
+    text = f"{counted(usable, 'core')}, {counted(threads, 'thread')}, {capability}, precision auto is {kind} for D"
     cure = "" if threads <= usable else f"more threads than cores are slow: set OMP_NUM_THREADS={usable}"
     return CheckResult("processor", "warn" if cure else "ok", text, cure)
 

@@ -15,6 +15,7 @@ from paragan.config.sections import outside_of_run
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
+from paragan.core.printable import counted
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.evaluation.score import Score
 from paragan.evaluation.scorer import extractor_name
@@ -47,7 +48,7 @@ class RunScore:
 
     def __str__(self) -> str:
         line = whole_score_line(self.score.values)
-        return f"step {self.step}  {line}  ({self.score.num_images} images)"
+        return f"step {self.step}  {line}  ({counted(self.score.num_images, 'image')})"
 
 
 def evaluate_run(

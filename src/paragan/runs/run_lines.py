@@ -11,7 +11,7 @@ from paragan.config import RunConfig, changes
 from paragan.core import registry
 from paragan.core.command import program_command
 from paragan.core.dist import World
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.core.source import Source, describe_tensors
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Rows, Side, player_label
@@ -91,8 +91,8 @@ def start_lines(
     lines.append(f"data      {'; '.join(filter(None, (_data_text(source), source.reading)))}")
     if batch > len(source) > 0:
         lines.append(
-            f"warning: train.batch={batch} is larger than the data set ({len(source):,} samples): each batch repeats "
-            "samples"
+            f"warning: train.batch={batch} is larger than the data set ({counted(len(source), 'sample')}): "
+            "each batch repeats samples"
         )
     lines += [_player_line(name, player) for name, player in sorted(players.items(), reverse=True)]
     lines += map(_unused_labels_line, trainer.gan.missing_label_penalties.items())
@@ -133,15 +133,16 @@ def _player_line(name: str, player: Mapping[str, object]) -> str:
 
 
 def _data_text(source: Source) -> str:
-    count = f"{len(source):,}" if len(source) else "streamed"
     if not source.is_image:
-        return f"{count} samples: {describe_tensors(source.tensors)}"
+        samples = counted(len(source), "sample") if len(source) else "streamed samples"
+        return f"{samples}: {describe_tensors(source.tensors)}"
     names = join_some([name[:_MAX_NAME] for name in source.class_names], limit=4)
-    classes = f" of {len(source.class_names)} classes ({names})" if names else ""
+    classes = f" of {counted(len(source.class_names), 'class')} ({names})" if names else ""
     size = "x".join(map(str, source.shape[1:]))
     kind = {1: "grey", 3: "colour", 4: "RGBA"}.get(source.shape[0], f"{source.shape[0]}-channel")
     deep = "16-bit " if source.tensors["image"].dtype.itemsize == 2 else ""
-    return f"{count} {deep}{kind} images{classes}, {size}"
+    images = counted(len(source), f"{deep}{kind} image") if len(source) else f"streamed {deep}{kind} images"
+    return f"{images}{classes}, {size}"
 
 
 def num_hosts(world: World) -> int:
@@ -152,7 +153,7 @@ def num_hosts(world: World) -> int:
 def ranks_line(trainer: TrainingLoop, players: Mapping[str, Mapping[str, Any]], batch: int, hosts: int) -> str:
     """Return the start line about ranks and the batch. players: the description of each player."""
     num_ranks = trainer.world.size
-    start = f"ranks     {num_ranks} on {hosts} host{'s' if hosts > 1 else ''}"
+    start = f"ranks     {num_ranks} on {counted(hosts, 'host')}"
     if trainer.roles.has_server:
         return f"{start}: G and D on rank 0, gradients from ranks 1 to {num_ranks - 1}; batches of {batch} images"
     strategies = {name: f"{player_label(name)} {player['strategy']}" for name, player in players.items()}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from paragan.config import RunConfig
 from paragan.core.errors import ConfigError, is_out_of_memory
 from paragan.core.interrupt import Interrupt, install
-from paragan.core.printable import print_line
+from paragan.core.printable import counted, print_line
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch import exit_status
 from paragan.distributed.launch.rank_env import RankEnv, from_environment
@@ -66,7 +66,10 @@ def _launch(request: RunRequest, devices: int, interrupt: Interrupt) -> int:
     interrupt.patient = True
     with RunFolder(request.out) as folder:  # raises for a run folder in use, before any change
         if devices > num_cores() and config.devices and not _accelerators():
-            print(f"warning: {devices} processes share {num_cores()} cores; fewer may be faster", file=sys.stderr)
+            print(
+                f"warning: {devices} processes share {counted(num_cores(), 'core')}; fewer may be faster",
+                file=sys.stderr,
+            )
         job = Job(
             words=request.arguments,
             folder=request.out,

@@ -12,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
+from paragan.core.printable import counted
 from paragan.storage import zip_files
 
 _BATCH_FIX = "dynamic_shapes=({0: torch.export.Dim('batch')},)"
@@ -95,7 +96,7 @@ def _input_shape(program: ExportedProgram, path: Path) -> tuple[int, int | None,
         raise DataError(f"{path}: the network does not take images (B, C, H, W); export one that does")
     batch, channels, height, width = (size if isinstance(size, int) else None for size in value.shape)
     if batch is not None:
-        raise DataError(f"{path}: the network takes {batch} images at a time; export it with {_BATCH_FIX}")
+        raise DataError(f"{path}: the network takes {counted(batch, 'image')} at a time; export it with {_BATCH_FIX}")
     assert channels is not None
     return channels, height, width
 

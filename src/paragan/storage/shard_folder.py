@@ -21,6 +21,7 @@ from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 from paragan.core.option_types import ImageSize, height_and_width
+from paragan.core.printable import counted
 from paragan.storage.byte_store import (
     PREPARE_AGAIN,
     ByteRange,
@@ -235,7 +236,7 @@ def _check_description(description: ShardDescription, where: str) -> None:
         raise DataError(f"{where}: the numbers in it do not fit each other; {PREPARE_AGAIN}")
     num_bytes = description.num_samples * RECORD.itemsize
     if description.index.num_bytes != num_bytes:  # before a byte of a remote index is fetched
-        expected = f"expected {num_bytes:,} for {description.num_samples:,} samples"
+        expected = f"expected {num_bytes:,} for {counted(description.num_samples, 'sample')}"
         raise DataError(f"{where}: {INDEX}: {description.index.num_bytes:,} bytes, {expected}; {PREPARE_AGAIN}")
 
 
@@ -244,6 +245,6 @@ def map_index(path: Path, num_samples: int) -> NDArray[Any]:
     with raise_read_errors(path), open_regular_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size != num_samples * RECORD.itemsize or size == 0:
-            expected = f"expected {num_samples * RECORD.itemsize:,} for {num_samples:,} samples"
+            expected = f"expected {num_samples * RECORD.itemsize:,} for {counted(num_samples, 'sample')}"
             raise DataError(f"{path}: {size:,} bytes, {expected}; {PREPARE_AGAIN}")
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), RECORD)

@@ -81,7 +81,7 @@ def test_a_class_without_training_images_is_named_for_arrays(tmp_path):
     labels = np.arange(40) % 2 * 3  # none of 1 and 2
     np.savez(tmp_path / "data.npz", images=images, labels=labels, class_names=list("abcde"))
     (notice,) = opened("data={name: npz, path: " + str(tmp_path / "data.npz") + "}")
-    assert "only 2 classes have images, 'a', 'd'" in notice
+    assert "images of only 2 classes, 'a', 'd'" in notice
 
 
 def test_nothing_is_said_of_classes_that_are_complete_or_that_the_run_ignores(only_in_val, linked):

@@ -102,7 +102,7 @@ def test_result_of_an_input_that_changed_is_made_again(superres, tmp_path, capsy
     os.utime(inputs / "1.png", ns=(0, 12345))  # older than its result
     capsys.readouterr()
     assert apply(superres, inputs, tmp_path / "out") == 0
-    assert "1 files written" in capsys.readouterr().out
+    assert "1 file written" in capsys.readouterr().out
     assert apply(superres, inputs, tmp_path / "new") == 0
     assert results(tmp_path / "out")["1.png"] == results(tmp_path / "new")["1.png"] != before["1.png"]
     assert results(tmp_path / "out")["2.png"] == before["2.png"]
@@ -115,7 +115,7 @@ def test_record_of_inputs_that_a_kill_cut_short_is_continued(superres, tmp_path,
     record = tmp_path / "out" / "inputs.jsonl"
     lines = record.read_text().split("\n")
     record.write_text("\n".join(lines[:2]) + rest)
-    for expected in ("1 files written, 1 existed already", "0 files written, 2 existed already"):
+    for expected in ("1 file written, 1 existed already", "0 files written, 2 existed already"):
         capsys.readouterr()
         assert apply(superres, inputs, tmp_path / "out") == 0
         assert expected in capsys.readouterr().out

@@ -16,6 +16,7 @@ from tests.image_folders import fill
         ([f"c{number}/ 2" for number in range(6)], " of 6 classes (c0, c1, c2, c3, …), 8x8"),
         (["x" * 99 + "/ 2", "y/ 2"], f" of 2 classes ({'x' * 20}, y), 8x8"),
         ([". 4"], " images, 8x8"),
+        ([". 2"], "1 colour image, 8x8"),
     ],
 )
 def test_the_line_of_data_names_classes(tmp_path, folders, text):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.core.printable import to_printable
+from paragan.core.printable import counted, to_printable
 
 ENDINGS = tuple(
     b"." + ending
@@ -88,8 +88,8 @@ def read_info(file: File, where: str) -> AudioInfo:
     is_possible = 0 < info.sample_rate <= _MAX_RATE and 0 < info.channels <= _MAX_CHANNELS
     if not (is_possible and 0 < info.num_samples < _MAX_SAMPLES):
         raise DataError(
-            f"{where}: {info.num_samples:,} samples of {info.channels} channels at {info.sample_rate:,} Hz cannot be "
-            "read",
+            f"{where}: {info.num_samples:,} samples of {counted(info.channels, 'channel')} at {info.sample_rate:,} Hz "
+            "cannot be read",
             _HINT,
         )
     return info
@@ -108,7 +108,7 @@ def read_part(
     read = _read_by_ffmpeg if info.by_ffmpeg else _read
     audio_TC = read(file, info, where, first, end - first)
     if len(audio_TC) != end - first:
-        raise DataError(f"{where}: damaged audio (it ends after {first + len(audio_TC):,} samples)", _HINT)
+        raise DataError(f"{where}: damaged audio (it ends after {counted(first + len(audio_TC), 'sample')})", _HINT)
     if not (peak := np.abs(audio_TC).max(initial=0)) <= _MAX_VALUE:
         raise DataError(f"{where}: a value of {peak:g}, but audio is in [-1, 1]", f"scale it, or {_HINT}")
     if channels == 1:

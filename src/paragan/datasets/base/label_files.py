@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from paragan.core.errors import DataError
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.datasets._class_numbers import raise_label_errors
 from paragan.datasets._image_paths import common_folders
 from paragan.datasets._split_names import names_split
@@ -104,7 +104,7 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
                 by_path.setdefault(image, longer[name])
     if not by_path:
         raise DataError(
-            f"{path}: none of {len(labels):,} rows names an image, such as {os.fsdecode(paths[0])!r}; check it"
+            f"{path}: none of {counted(len(labels), 'row')} names an image, such as {os.fsdecode(paths[0])!r}; check it"
         )
     num_unused = len(labels) - len(by_path)
     unused = f"{path}: {num_unused:,} of {len(labels):,} rows name no image" if num_unused > 0 else ""

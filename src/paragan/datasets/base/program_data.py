@@ -22,7 +22,7 @@ from paragan.core import rng
 from paragan.core.errors import DataError
 from paragan.core.not_finite import CAUSES, rows_not_finite
 from paragan.core.outside_code import reraise_outside_errors
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.core.source import Source, StreamedSource, dtype_name
 from paragan.datasets.base.column_names import split_names
 from paragan.datasets.base.in_memory import compute_fingerprint
@@ -255,7 +255,9 @@ def _notice_not_finite(
     if value.isfinite():
         what = f"has {value.item():.3g}, beyond {dtype_name(first.dtype)},"
         cure = "divide it by its largest number, or leave them out"
-    text = f"data: {name} {what} in {len(rows):,} of {len(samples):,} samples, number {join_some(rows, 3)}{where}"
+    text = (
+        f"data: {name} {what} in {len(rows):,} of {counted(len(samples), 'sample')}, number {join_some(rows, 3)}{where}"
+    )
     if len(rows) > max_share * len(samples):  # few batches would be without one
         raise DataError(f"{text}; {cure}")
     return (f"{text}: updates on them are skipped; {cure}",)

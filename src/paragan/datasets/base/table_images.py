@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paragan.core.errors import DataError
-from paragan.core.printable import join_some
+from paragan.core.printable import counted, join_some
 from paragan.datasets._class_numbers import number_labels
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
@@ -81,7 +81,7 @@ class TableImages(EncodedImages):
             b"%s %d" % (os.fsencode(table.path.name), row) for table in self._tables for row in range(table.num_rows)
         )
         if len(self) < 2:
-            raise DataError(f"{where}: {len(self)} rows, at least two are required; check the files")
+            raise DataError(f"{where}: {counted(len(self), 'row')}, at least two are required; check the files")
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         return [image for row in rows for image in self.scan(range(row, row + 1))]

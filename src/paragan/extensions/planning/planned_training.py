@@ -14,6 +14,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_json_file
 from paragan.core.network_factory import Model
+from paragan.core.printable import counted
 from paragan.core.process_environment import num_cores
 from paragan.distributed.launch.rank_env import from_environment
 from paragan.extensions.planning.candidates import PlanSource, to_words, with_settings
@@ -130,7 +131,8 @@ def apply_plan(config: RunConfig, path: Path, num_workers: int) -> tuple[RunConf
         raise ConfigError(f"{path} is from a profile of {plan.machine}; this machine is {machine}; plan it here")
     if plan.workers != num_workers:
         raise ConfigError(
-            f"{path} is for {plan.workers} workers, not {num_workers}; pass devices={plan.workers}, or plan anew"
+            f"{path} is for {counted(plan.workers, 'worker')}, not {num_workers}; pass devices={plan.workers}, "
+            "or plan anew"
         )
     return with_settings(config, plan.settings, str(path)), plan
 

@@ -17,6 +17,7 @@ from paragan.build.data import batch_stream
 from paragan.config import RunConfig, to_tree
 from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model
+from paragan.core.printable import counted
 from paragan.core.roles import colocated_roles
 from paragan.core.types import Side
 from paragan.distributed.launch.join import LoneRank, lone_rank
@@ -183,7 +184,7 @@ def _count_norms(world: LoneRank, run: Callable[[], None]) -> tuple[int, int]:
 
 def _measure(worker: _Worker, log: Log) -> _Costs:
     """Return the seconds of a step and of its parts at one batch size."""
-    log(f"measuring updates of {worker.size:,} samples")
+    log(f"measuring updates of {counted(worker.size, 'sample')}")
     worker.generate()  # D's update needs fakes
     step_s = worker.step_s()
     update_s = {

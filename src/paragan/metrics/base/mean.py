@@ -8,6 +8,7 @@ from torch import Tensor
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs, SamplePairs, in_float64
+from paragan.core.printable import counted
 from paragan.metrics._options import RangeOptions
 from paragan.metrics.base.running import RunningMetric
 
@@ -32,7 +33,7 @@ class MeanMetric(RunningMetric):
         shape = tuple(values.shape) if isinstance(values, Tensor) else None
         if shape != (count,):
             returned = f"a {type(values).__name__}" if shape is None else f"a tensor of {shape}"
-            problem = f"evaluation.metrics: {self.name} returned {returned} for {count} samples"
+            problem = f"evaluation.metrics: {self.name} returned {returned} for {counted(count, 'sample')}"
             raise ConfigError(f"{problem}; return one value per sample, (B,)")
         return self.including(total=float(values.sum()), count=count)
 

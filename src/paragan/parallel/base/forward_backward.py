@@ -14,6 +14,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
 from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs, sum_of
 from paragan.core.phases import Phase, thread_clock
+from paragan.core.printable import counted
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import LossTerms, Rows, Side, TurnInputs
@@ -269,7 +270,7 @@ def _check_rows(loss_B: Mapping[str, Tensor], count: int) -> None:
     for name, values in loss_B.items():
         shape = tuple(values.shape)
         if shape != (count,):
-            what = f"has shape {shape} for {count} samples" if shape else "is a mean over the batch"
+            what = f"has shape {shape} for {counted(count, 'sample')}" if shape else "is a mean over the batch"
             raise ConfigError(f"loss {name!r} {what}; return one value per sample: keep the batch axis")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_json_lines
+from paragan.core.printable import counted
 from paragan.core.roles import Roles
 from paragan.core.types import Side
 from paragan.game.gan import GAN
@@ -22,7 +23,7 @@ def read_order(folder: Path, roles: Roles, gan: GAN) -> dict[Side, Sequence[int]
         by_rank = read_used(folder, side, gan.clock.step)
         if len(by_rank) != world.size:
             raise ConfigError(
-                f"scheme.order: {folder} has a record of {len(by_rank)} ranks of {side.value}, "
+                f"scheme.order: {folder} has a record of {counted(len(by_rank), 'rank')} of {side.value}, "
                 f"but this run has {world.size}; use as many devices as the recorded run"
             )
         order[side] = by_rank[world.rank]
@@ -34,7 +35,9 @@ def next_used(order: Sequence[int] | None, number: int) -> int | None:
     if order is None:
         return None
     if number >= len(order):
-        raise ConfigError(f"scheme.order ends after {number} updates, but the run is longer; reduce train.kimg")
+        raise ConfigError(
+            f"scheme.order ends after {counted(number, 'update')}, but the run is longer; reduce train.kimg"
+        )
     return order[number]
 
 

@@ -16,6 +16,7 @@ from paragan.core.dist import serve_store
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.files import create_file, create_subfolder
 from paragan.core.local_processes import LocalProcesses
+from paragan.core.printable import counted
 from paragan.extensions.grid.build.trainer import population_trainer
 from paragan.extensions.grid.build.worker import communicator_factory
 from paragan.extensions.grid.cell_state import Centre
@@ -84,7 +85,8 @@ def _check_num_workers(config: RunConfig) -> None:
     num_cells = config.grid.num_cells
     if config.workers > num_cells:
         raise ConfigError(
-            f"workers: {config.workers} workers are too many for a grid of {num_cells} cells; use at most {num_cells}"
+            f"workers: {config.workers} workers are too many for a grid of {counted(num_cells, 'cell')}; "
+            f"use at most {num_cells}"
         )
 
 
