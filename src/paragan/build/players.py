@@ -22,6 +22,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.snapshot import Snapshot
+from paragan.game.structure import structure_of
 from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
 from paragan.parallel import MemoryOptions, Strategy
@@ -40,12 +41,28 @@ def player(
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, factory.device)
-    net = _prepared(strategy, factory, options, world)
+    structure: dict[str, str] = {}  # before the strategy replaces or wraps layers
+
+    def construct() -> nn.Module:
+        net = factory.construct()
+        structure.update(structure_of(net))
+        return net
+
+    net = _prepared(strategy, replace(factory, construct=construct), options, world)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
     ema = None if options.ema is None else Ema(strategy.prepare_average(factory, world), options.ema)
     calling = _calling(side, options, net, factory.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
-    return Player(side=side, net=net, strategy=strategy, policy=scaled_policy, calling=calling, ema=ema, base=base)
+    return Player(
+        side=side,
+        net=net,
+        strategy=strategy,
+        policy=scaled_policy,
+        calling=calling,
+        ema=ema,
+        base=base,
+        structure=structure,
+    )
 
 
 def _prepared(strategy: Strategy, factory: NetworkFactory, options: PlayerOptions, world: World) -> nn.Module:

@@ -242,6 +242,7 @@ class RollbackLoop(TrainingLoop):
         self.is_score_pending = False
         if self._log is not None:
             self._log.skips = SkipMonitor(self.players, self.world, self.batches.source)
+            self._log.forget(self._saved_numbers)
 
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""

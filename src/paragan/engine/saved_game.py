@@ -33,6 +33,7 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.scheme import Scheme
 from paragan.game.state import base_sha256, restore, state_of
+from paragan.game.structure import changed_layers
 from paragan.layers.frozen import frozen_networks
 from paragan.loading.loader import BatchStream
 
@@ -54,6 +55,7 @@ class SavedGame:
     saved_at: int = field(default=-1, init=False)  # step of the newest checkpoint
     is_score_pending: bool = field(default=False, init=False)  # a stop interrupted the newest score
     data_change: str = field(default="", init=False)  # of the data since the checkpoint that was restored
+    changed_layers: dict[str, str] = field(default_factory=dict, init=False)  # since then, by player
     _base_sha256: dict[str, str] = field(default_factory=dict, init=False)
     _log: StepLog | None = field(default=None, init=False)  # from the first event on
     _saved_numbers: dict[str, float] = field(default_factory=dict, init=False)  # newest ones at the last save
@@ -111,7 +113,8 @@ class SavedGame:
             "owes_score": self.is_score_pending,
         }
         numbers = self._saved_numbers if self._log is None else self._log.newest_numbers()
-        values["numbers"] = {name: number for name, number in numbers.items() if isfinite(number)}
+        # JSON has no NaN, which a skipped update has
+        values["numbers"] = {name: number if isfinite(number) else str(number) for name, number in numbers.items()}
         path = self.checkpoints.save(self.clock.step, groups, values)
         self.saved_at = self.clock.step
         return self.event("checkpoint", {"path": str(path)})
@@ -120,7 +123,8 @@ class SavedGame:
         """Return the state of the players for a checkpoint: tensors by group, and JSON values."""
         states = {name: state_of(player) for name, player in self.players.items()}
         counters = self.roles.gather_merged({name: numbers for name, (_, numbers) in states.items()})
-        values: dict[str, Any] = {"players": counters}
+        structure = self.roles.gather_merged({name: player.structure for name, player in self.players.items()})
+        values: dict[str, Any] = {"players": counters, "structure": structure}
         # their weights are not in the checkpoint
         frozen = self.roles.gather_merged({name: self._frozen_sha256(player) for name, player in self.players.items()})
         if any(frozen.values()):
@@ -160,6 +164,7 @@ class SavedGame:
             return False
         self._bases()  # not in the function that one rank may leave early
         run_on_all_ranks(self.world, lambda: self.resume_from(checkpoint))
+        self.changed_layers = self.roles.gather_merged(self.changed_layers)
         self.saved_at = self.clock.step
         return True
 
@@ -173,8 +178,8 @@ class SavedGame:
             if self.data_change:
                 _check_classes_of_samples(checkpoint, self._sample_classes)
             counts = read_counts(values, "position") | read_counts(values["clock"], "step", "images")
-            self._saved_numbers = {name: float(number) for name, number in dict(values.get("numbers", {})).items()}
             self.restore(checkpoint)
+            self.changed_layers = _changed_layers(values.get("structure"), self.players)
         self.batches.position = counts["position"]
         self.clock.step = counts["step"]
         self.clock.images = counts["images"]
@@ -189,6 +194,8 @@ class SavedGame:
             _check_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
             check_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
             restore(player, checkpoint.groups[name], counts)
+        numbers = dict(checkpoint.values.get("numbers", {}))
+        self._saved_numbers = {name: float(number) for name, number in numbers.items()}
 
     def _frozen_sha256(self, player: Player) -> dict[str, str]:
         """Return the fingerprints of the frozen networks that a player and its penalties call."""
@@ -236,6 +243,13 @@ def _describe_change(saved: Any, source: Source) -> str:
     count = f"{saved.get('samples')} training samples, now {len(source)}"
     files = f"{len(source)} training samples as before, but other files, times or settings"
     return f"the data has changed since the checkpoint: {files if saved.get('samples') == len(source) else count}"
+
+
+def _changed_layers(saved: Mapping[str, Any] | None, players: Mapping[str, Player]) -> dict[str, str]:
+    """Return which layers differ from those of a save, by player; none if the save is older."""
+    if saved is None:
+        return {}
+    return {name: changed_layers(dict(saved[name]), player.structure) for name, player in players.items()}
 
 
 def _check_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:

@@ -77,6 +77,11 @@ class StepLog:
         """Read the newest value of each number of the players, and `extra` of every rank. Collective."""
         return {**self._saved, **read_numbers(self._roles, self._newest, extra)}
 
+    def forget(self, saved: Mapping[str, float]) -> None:
+        """Continue with the numbers of a checkpoint whose players the run has returned to."""
+        self._newest = replace(self._newest, scalars={})
+        self._saved = saved
+
     def delay_events(self, at: Clock, delays: Mapping[str, Mapping[str, Any]] | None = None) -> Iterator[Event]:
         """Yield the delays since the last log point, or given ones. Collective."""
         values = self._delays.read() if delays is None else delays

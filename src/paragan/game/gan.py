@@ -230,6 +230,8 @@ class GAN:
             return {}
         # None: D was not updated in this step, whose G has used the numbers all the same
         signs = updates[Side.D].scalars.get("sign") if Side.D in updates else None
+        if signs is not None:  # NaN, which does not count, where the update was skipped
+            signs = signs + 0 * updates[Side.D].scalars["gradient_norm"]
         rows = next(iter(updates.values())).rows
         share = rows.count / rows.total  # equal on all ranks, whose scalars are summed
         values = augment.observe(signs, images, self.sum_over_ranks)

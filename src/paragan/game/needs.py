@@ -89,15 +89,20 @@ def check_player(
     loss: str = "",
 ) -> None:
     """Raise `ConfigError` if the player's terms and settings need what strategy or network does not have."""
+    check_terms(player, options.micro_batches, tuple(term_needs(penalties, loss_needs, f"loss {loss}")))
+    check_capabilities(player.strategy.holder, options.needs(player.side.value))
+
+
+def check_terms(player: Player, micro_batches: int, needs: Sequence[Need]) -> None:
+    """Raise `ConfigError` if terms need what the player's strategy, micro-batches or network do not have."""
     key = player.side.value
-    terms = tuple(term_needs(penalties, loss_needs, f"loss {loss}"))
-    check_capabilities(player.strategy.holder, (*terms, *options.needs(key)))
-    if options.micro_batches > 1:
-        name = f"{key}.micro_batches={options.micro_batches}"
-        check_capabilities(Holder(name, ALL - {Capability.COUPLED}, f"set {key}.micro_batches=1"), terms)
+    check_capabilities(player.strategy.holder, needs)
+    if micro_batches > 1:
+        name = f"{key}.micro_batches={micro_batches}"
+        check_capabilities(Holder(name, ALL - {Capability.COUPLED}, f"set {key}.micro_batches=1"), needs)
     if player.plain_network.mixes:
         norms = "choose another norm (dcgan: model.d_norm=spectral)"
-        check_capabilities(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), terms)
+        check_capabilities(Holder(f"batch norm of {key}", ALL - {Capability.SEPARATE_SAMPLES}, norms), needs)
 
 
 def check_counts(side: Side, options: PlayerOptions, batch: int, world: World) -> None:

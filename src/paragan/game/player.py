@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -21,24 +20,10 @@ from paragan.game.network import CalledNetwork, Calling
 from paragan.game.policy import FollowsPolicy, Policy, Scaler, set_lr, step_if, write_lr
 from paragan.game.term_state import TermState
 from paragan.game.trained_part import check_trains
-from paragan.game.turn_context import copy_turn_state, differentiable_attention, seeded_layers
+from paragan.game.turn_context import ComputedGradients, copy_turn_state, differentiable_attention, seeded_layers
 from paragan.layers.update_once import hold_updates, update_once_layers
 from paragan.parallel import Strategy, none
 from paragan.parallel.base.master_weights import MasterWeights
-
-
-@dataclass(frozen=True)
-class ComputedGradients:
-    """A turn between backward pass and optimizer step. norm: of all gradients."""
-
-    terms: LossTerms
-    norm: Tensor
-    rows: Rows
-
-    @cached_property
-    def ok(self) -> Tensor:
-        """Whether they are finite, so that the step is taken; 0-dim bool."""
-        return self.norm.isfinite()
 
 
 @dataclass(kw_only=True)
@@ -48,7 +33,8 @@ class Player(FollowsPolicy):
     version counts all turns, also those in which no term is due because of its interval, `due_turns` those in which
     one is, `updates` (on the device) those whose gradients were finite, `images` the real images of its turns over
     all ranks. state: tensors of the penalties of its turns, and of D's augmentation (`game.gan`). base: names of
-    parameters that never change and that checkpoints leave out (`game.trained_part`).
+    parameters that never change and that checkpoints leave out (`game.trained_part`). structure: of its layers before
+    the strategy changes them (`game.structure`); empty if unknown.
     """
 
     side: Side
@@ -62,6 +48,7 @@ class Player(FollowsPolicy):
     due_turns: int = 0
     state: TermState = field(default_factory=TermState)
     base: frozenset[str] = frozenset()
+    structure: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_trains(self.side.value, self.net)
@@ -79,8 +66,8 @@ class Player(FollowsPolicy):
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
         if self.ema is not None:
             self.ema.share_constants(self.net, self.base)
-        # tensors by name, a name, and its value before `look_ahead`
-        self._before_look_ahead: list[tuple[Mapping[str, Tensor], str, Tensor]] = []
+        self._ahead: ComputedGradients | None = None  # of `look_ahead`, until the update that follows
+        self._before_look_ahead: list[Copy] = []  # weights and state of penalties
         self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`
 
     def _optimizer(self) -> torch.optim.Optimizer:
@@ -147,7 +134,9 @@ class Player(FollowsPolicy):
                 "or use scheme synchronous"
             )
         others = {side: player.network() for side, player in {**turn.players, turn.opponent: against}.items()}
-        before = [*copy_turn_state(turn, self._buffers, others.values()), *self._before_fakes]
+        before = [*copy_turn_state(turn, self._buffers), *self._before_fakes]
+        # torch's batch norm follows the forwards of other turns, too
+        of_others = copy_state(place for network in others.values() for place in network.buffers)
         self._before_fakes = []
         with (
             seeded_layers(turn, self.version, self.plain_network, *others.values()),
@@ -166,8 +155,10 @@ class Player(FollowsPolicy):
         # In this order: the norm, and so the clipping and the decision to skip, are of the reduced gradients.
         self.strategy.reduce_gradients(self.net, self.version + 1, scale)
         norm = self.strategy.finish(self.net, self.policy.max_norm, scale)
-        computed = ComputedGradients(terms, norm, turn.feed.rows)
-        restore_if_skipped(before, computed.ok)
+        if self._ahead is not None:  # not finite unless that of the look-ahead is, too
+            norm = norm + 0 * self._ahead.norm
+        computed = ComputedGradients(terms, norm, turn.feed.rows, before)
+        restore_if_skipped([*before, *of_others], computed.ok)
         return computed
 
     def set_lr_base(self, lr: float) -> None:
@@ -179,13 +170,13 @@ class Player(FollowsPolicy):
     def look_ahead(self, computed: ComputedGradients) -> None:
         """Step, or skip, for only the next turn; `apply_gradients` restores the weights first.
 
-        Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not an update.
+        Optimizer state advances both times (Gidel et al. 2019, algorithm 4). Not an update: that is skipped unless the
+        gradients of both turns are finite.
         """
+        self._ahead = computed
         # The state of penalties is restored, too, and a penalty may put a new tensor there.
-        mappings = (optimizer_weights(self.optimizer), self.state)
-        self._before_look_ahead = [
-            (tensors, name, tensor.detach().clone()) for tensors in mappings for name, tensor in tensors.items()
-        ]
+        held = (optimizer_weights(self.optimizer), self.state)
+        self._before_look_ahead = copy_state((tensors, name) for tensors in held for name in tensors)
         set_lr(self.optimizer, self.policy, self.updates)
         step_if(computed.ok, self.optimizer)
         self._release_gradients()
@@ -195,10 +186,13 @@ class Player(FollowsPolicy):
     def apply_gradients(self, computed: ComputedGradients) -> None:
         """Step, or skip if a gradient is not finite, and count the update."""
         # The optimiser steps from where the look-ahead began, by the gradients there.
-        for tensors, name, before in self._before_look_ahead:
-            tensors[name].copy_(before)
-        if self._before_look_ahead and isinstance(self.optimizer, MasterWeights):
-            self.optimizer.write_back()
+        if self._ahead is not None:
+            for (tensors, name), before in self._before_look_ahead:
+                tensors[name].copy_(before)  # type: ignore[union-attr]  # all of them are tensors
+            if isinstance(self.optimizer, MasterWeights):
+                self.optimizer.write_back()
+            restore_if_skipped(self._ahead.before, computed.ok)
+        self._ahead = None
         self._before_look_ahead = []
         set_lr(self.optimizer, self.policy, self.updates)
         step_if(computed.ok, self.optimizer)

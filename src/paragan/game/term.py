@@ -1,7 +1,7 @@
 """A custom loss term, added to the adversarial loss."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from paragan.core.protocols import Penalty, PenaltyContext
 from paragan.core.types import Side, TurnInputs
 from paragan.core.weight_schedule import WeightSchedule
 from paragan.game.gradient_flow import notice
+from paragan.game.held_state import HeldState
 from paragan.game.registered_state import graph_leaves
 
 
@@ -48,25 +49,36 @@ class Term(Penalty):
         return self.weight_at(rows) * mean_per_sample(values)
 
 
-def tried(penalty: Penalty, nets: Sequence[nn.Module]) -> Penalty:
+def code_of(penalty: Penalty) -> object | None:
+    """Return the code of a user in a penalty, a function or the penalty itself; None for one of paragan's."""
+    if not type(penalty).__module__.startswith("paragan."):
+        return penalty
+    return penalty.function if isinstance(penalty, Term) else None
+
+
+def tried(penalty: Penalty, nets: Sequence[nn.Module], used: set[Capability]) -> Penalty:
     """Let a user's penalty raise `ConfigError` where its values have no gradient; return it.
 
-    It also warns of weights that it calls and that are of none of the networks. Penalties of paragan say themselves
-    what they need, and may begin with a constant.
+    It also warns of weights that it calls and that are of none of the networks. used: receives what it uses. Penalties
+    of paragan say themselves what they need, and may begin with a constant.
     """
-    kind = type(penalty)
-    if kind.__module__.startswith("paragan.") and kind is not Term:
+    if (code := code_of(penalty)) is None:
         return penalty
+    kind = type(penalty)
+    held = HeldState(code).tensors
+    known = {id(weight) for net in nets for weight in net.parameters()}
 
     def call(self: Penalty, context: PenaltyContext) -> Tensor:
-        values: Tensor = kind.__call__(self, context)
+        values: Tensor = kind.__call__(self, _noting_whole(context, used))
         if isinstance(values, Tensor) and torch.is_grad_enabled() and not values.requires_grad:
             raise ConfigError(
                 f"penalty {penalty.name} of {penalty.side.value}: its values have no gradient, so it would train "
                 "nothing: is there a detach or a no_grad, or does it read data or frozen weights only?"
             )
         if isinstance(values, Tensor) and values.requires_grad:
-            _notice_weights(penalty.name, values, nets)
+            leaves = [leaf for leaf in graph_leaves([values]) if id(leaf) not in known]
+            known.update(map(id, leaves))
+            _notice_weights(penalty.name, [leaf for leaf in leaves if _is_held(leaf, held)])
         return values
 
     # its class, as a function of it would lack its attributes; past the lock of frozen dataclasses
@@ -76,9 +88,22 @@ def tried(penalty: Penalty, nets: Sequence[nn.Module]) -> Penalty:
     return penalty
 
 
-def _notice_weights(name: str, values: Tensor, nets: Sequence[nn.Module]) -> None:
-    known = {id(weight) for net in nets for weight in net.parameters()}
-    weights = [leaf for leaf in graph_leaves([values]) if isinstance(leaf, nn.Parameter) and id(leaf) not in known]
+def _noting_whole(context: PenaltyContext, used: set[Capability]) -> PenaltyContext:
+    """Return a context whose `whole` adds to `used`."""
+
+    def whole(x_B: Tensor) -> Tensor:
+        used.add(Capability.COUPLED)
+        return context.whole(x_B)
+
+    return replace(context, whole=whole, outputs=replace(context.outputs, whole=whole))
+
+
+def _is_held(leaf: Tensor, held: Sequence[Tensor]) -> bool:
+    """Return whether a leaf is a weight, or one of these tensors, rather than an input of the turn."""
+    return isinstance(leaf, nn.Parameter) or any(leaf is tensor for tensor in held)
+
+
+def _notice_weights(name: str, weights: Sequence[Tensor]) -> None:
     if weights:
         notice(
             f"penalty {name} calls weights of no player (of shape "

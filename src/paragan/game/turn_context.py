@@ -1,9 +1,12 @@
-"""What a turn sets for its process while it runs: the seed of layers that draw, and the kernels of attention."""
+"""What a turn sets while it runs (the seed of layers that draw, the kernels of attention), and what it leaves."""
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from paragan.core import rng
@@ -11,6 +14,26 @@ from paragan.core.capabilities import Capability
 from paragan.core.protocols import Network, Penalty, Turn
 from paragan.core.row_draws import turn_draws
 from paragan.core.skipped_state import Copy, Place, copy_state
+from paragan.core.types import LossTerms, Rows
+
+
+@dataclass(frozen=True)
+class ComputedGradients:
+    """A turn between backward pass and optimizer step.
+
+    norm: of all gradients. before: state of the player that the turn may have changed.
+    """
+
+    terms: LossTerms
+    norm: Tensor
+    rows: Rows
+    before: Sequence[Copy] = ()
+
+    @cached_property
+    def ok(self) -> Tensor:
+        """Whether they are finite, so that the step is taken; 0-dim bool."""
+        return self.norm.isfinite()
+
 
 # Torch has one generator for all threads: turns of two threads whose networks draw run one after the other.
 _DRAWS = threading.RLock()
@@ -31,16 +54,14 @@ def seeded_layers(turn: Turn, version: int, *nets: Network) -> Iterator[None]:
             yield
 
 
-def copy_turn_state(turn: Turn, buffers: Iterable[Place], opponents: Iterable[Network]) -> list[Copy]:
-    """Return copies of what the forwards of a turn change, which a skipped update takes back.
+def copy_turn_state(turn: Turn, buffers: Iterable[Place]) -> list[Copy]:
+    """Return copies of what a turn changes of its player, which a skipped update takes back.
 
-    These are the player's buffers, the state of penalties and of a balancer, and buffers of opponents: torch's batch
-    norm follows the forwards of other turns, too.
+    These are the player's buffers and the state of penalties and of a balancer.
     """
-    of_opponents = (place for net in opponents for place in net.buffers)
     balancers = () if turn.balancer is None else (turn.balancer.state,)
     states = (*balancers, *(penalty.state for penalty in turn.penalties))
-    return copy_state([*buffers, *of_opponents, *((state, name) for state in states for name in state)])
+    return copy_state([*buffers, *((state, name) for state in states for name in state)])
 
 
 _KERNELS = threading.Lock()

@@ -27,6 +27,7 @@ from paragan.game.gradient_flow import (
     notice_flat_logits,
     notice_ignored_inputs,
 )
+from paragan.game.held_state import HeldState
 from paragan.game.label_use import check_label_arguments, ignores_labels
 from paragan.game.network import CalledNetwork
 from paragan.game.penalty_trial import generator_states, run_each_penalty
@@ -40,6 +41,7 @@ from paragan.loading.loader import normalise_images
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}
 _SHAPES = ("View", "Reshape", "UnsafeView", "Squeeze", "Unsqueeze", "Select", "ToCopy", "Alias", "Clone", "Permute")
+_READS_STATE = "reads a generator of its own, or an attribute that changes"
 Makers = Mapping[Side, Callable[[], nn.Module]]
 
 
@@ -230,20 +232,23 @@ class _Trial:
     def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
         tensors = [x for x in inputs if x is not None]
         before = [x.clone() for x in tensors]
+        held = HeldState(self.nets[side])
         is_equal = repeats(lambda: CalledNetwork(module=self.nets[side])(*inputs), self.nets[side])
+        names = held.changed(of_tensors=False)  # a network may hold the features of its last call
         if not all(map(torch.equal, tensors, before)):
             notice(f"{self.calls[side]} changes its input in place, which others read, too: use x * 2, not x *= 2")
-        elif not is_equal:
+        elif names or not is_equal:
             notice(
-                f"{self.calls[side]} reads a generator of its own, or an attribute that changes, so a resumed run is "
-                "not exact; draw from torch's global generator, and register state as a buffer"
+                f"{self.calls[side]} {f'changes {names}' if names else _READS_STATE}, which no checkpoint has, so a "
+                "resumed run is not exact where its outputs depend on it; draw from torch's global generator, and "
+                "register state as a buffer"
             )
 
     def _try_function(
         self, name: str, arguments: str, function: Callable[..., Tensor], logits: tuple[Tensor | None, ...]
     ) -> None:
         with reraise_as_config_error(f"loss: {name}({arguments})"):
-            values = function(*logits, *(logits if self.game.loss.compares else ()))
+            values = self._call_loss(name, function, (*logits, *(logits if self.game.loss.compares else ())))
         if not self._has_rows(values):
             raise ConfigError(
                 f"loss: {name} returned {_description(values)} for {counted(self.real.rows.count, 'sample')}; return "
@@ -253,6 +258,14 @@ class _Trial:
             raise ConfigError(f"loss: {name} returned values without a gradient: is there a detach or a no_grad?")
         with reraise_as_config_error(f"model: the backward pass from {name}"):
             values.sum().backward(retain_graph=True)
+
+    def _call_loss(self, name: str, function: Callable[..., Tensor], logits: tuple[Tensor | None, ...]) -> Tensor:
+        """Call a function of the loss, and warn of what it changes."""
+        values = function(*logits)
+        held = HeldState(function)
+        function(*logits)
+        held.notice_changes(f"loss: {name}")
+        return values
 
     def _call(self, side: Side, kind: Any, inputs: tuple[Tensor | None, ...]) -> Any:
         """Call a network, and note whether it draws. kind: of its output."""

@@ -150,6 +150,9 @@ def _config_of_session(
     messages = change_messages(config, before)
     if trainer.data_change:
         messages.append(trainer.data_change)
+    for name, texts in trainer.changed_layers.items():
+        if texts:
+            messages.append(f"warning: layers of {name} have changed since the checkpoint: {texts}")
     if resumed and (names := changed_code(outside_names(config), used_code(request.out))):
         messages.append(f"warning: code has changed since the run used it: {join_some(names)}")
     if config.initial_paths and not resumed:

@@ -3,7 +3,8 @@
 With Adam it is ExtraAdam (Gidel et al. 2019, algorithm 4). Two gradients of each player per update, on the same
 batch; both look ahead at once, each against the other's weights before. With k > 1 the earlier updates of D are
 plain. Spectral norm's vectors and batch norm's statistics follow the forward of the look-ahead, too: they move twice
-in an update. It may diverge against delayed opponents where plain steps converge (arXiv 2307.06886).
+in an update. An update of which one gradient is not finite is skipped as a whole; only the optimiser's moments keep
+a finite look-ahead. It may diverge against delayed opponents where plain steps converge (arXiv 2307.06886).
 """
 
 from collections.abc import Iterator

@@ -172,6 +172,7 @@ class Dropping(D):
         return super().forward(F.dropout(x, 0.3, self.training))
 
 
+@pytest.mark.filterwarnings("ignore:discriminator. forward.* changes drawn:UserWarning")
 @pytest.mark.parametrize("d", [NoisyD, Dropping])
 def test_asynchronous_threads_do_not_share_random_numbers(tmp_path, d, monkeypatch):
     """Each turn draws what its own seed gives, also while the other thread draws."""

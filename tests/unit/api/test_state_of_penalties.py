@@ -104,6 +104,7 @@ def test_state_that_a_resume_would_not_have_is_refused_before_a_run(tmp_path, ki
     assert not (tmp_path / "config.yaml").exists()
 
 
+@pytest.mark.filterwarnings("ignore:penalty changing changes turns:UserWarning")
 def test_state_that_grows_later_is_refused_where_it_is_saved(tmp_path):
     turns = []
 

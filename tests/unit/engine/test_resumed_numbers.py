@@ -1,7 +1,9 @@
 """The record of a resumed run, whose first lines have the numbers of turns and penalties that were not due there."""
 
 import pytest
+import torch
 
+import paragan as pg
 from tests.unit.api.test_trainer import BATCH, TINY, trainer
 
 STEPS = 6
@@ -25,6 +27,20 @@ def test_numbers_after_a_resume_are_those_of_an_unbroken_run(tmp_path, kind):
     expected, found = ([numbers(line) for line in run.history] for run in (whole, halves))
     assert found == expected
     assert found[stop][absent] == found[stop - 1][absent]  # not of a turn at this step, or nothing would be tested
+
+
+def test_a_number_that_is_not_finite_is_that_of_an_unbroken_run(tmp_path):
+    """Of a lazy term whose last update was skipped."""
+
+    def values(outputs, inputs):
+        return outputs.images.square() * (torch.nan if inputs.rows.step == 4 else 1.0)
+
+    term = pg.Term(name="lazy", function=values, interval=4)
+    whole = trainer(tmp_path / "whole", settings={**TINY, **LATER}, terms=[term]).run()
+    halves = trainer(tmp_path / "halves", settings=TINY, terms=[term]).run().resume(LATER)
+    expected, found = ([repr(numbers(line)) for line in run.history] for run in (whole, halves))
+    assert found == expected
+    assert "nan" in found[STEPS].lower()
 
 
 def numbers(line):

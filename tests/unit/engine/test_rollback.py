@@ -72,6 +72,21 @@ def test_rollback_restores_the_players_of_the_last_good_checkpoint_and_continues
     assert rates == pytest.approx([1e-3 * factor for factor in expected])
 
 
+def test_rollback_records_the_numbers_of_the_players_it_returns_to(tmp_path):
+    words = ("penalties=[{name: r1, interval: 4}]", "every.log_steps=1")
+    run = trainer(tmp_path, *words, bad=(6, 8))
+    numbers = {}
+    r1 = {}
+    for event in run.run():
+        if event.kind == "checkpoint":
+            numbers[event.step] = dict(read_checkpoint(run.checkpoints.path_of(event.step)).values["numbers"])
+        elif event.kind == "step":
+            r1[event.step] = event.values["d/loss/r1"]
+    assert numbers[8] == numbers[3] != numbers[6]  # the rollback at step 8 returns to step 3
+    assert r1[9] == r1[3] != r1[8]  # update 4 of D is due after it, update 3 is not
+    assert r1[10] not in (r1[3], r1[8])
+
+
 @pytest.mark.parametrize(
     ("values", "first", "second"),
     [

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import paragan as pg
+from paragan.augment import ada
 from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
 from paragan.core.types import Side
 from paragan.game.network import CalledNetwork
@@ -146,3 +147,43 @@ def test_buffers_of_an_opponent_are_those_that_its_player_does_not_hold(layer, n
 
 def test_networks_without_buffers_are_not_copied():
     assert buffer_places(nn.Linear(2, 2)) == () and copy_state(()) == []
+
+
+@pytest.mark.parametrize("turn", [1, 2], ids=["look-ahead", "update"])
+@pytest.mark.parametrize("side", ["g", "d"])
+def test_an_extragradient_update_of_which_one_gradient_overflows_changes_nothing(side, turn):
+    gan, stream = game_with(lambda: BatchNorm(1)), batches()
+    gan = replace(gan, g_penalties=(Count(),))
+    step = SCHEMES["extragradient"].step
+    step(gan, stream)
+    player, other = (gan.g, gan.d) if side == "g" else (gan.d, gan.g)
+    before = {**state(gan), **{name: value.clone() for name, value in player.state.items()}}
+    turns = []
+
+    def overflow(gradient):
+        turns.append(turn)
+        return gradient * torch.inf if len(turns) == turn else gradient
+
+    handle = next(player.net.parameters()).register_hook(overflow)
+    step(gan, stream)
+    handle.remove()
+    assert len(turns) == 2
+    assert (player.num_skipped(), other.num_skipped()) == (1, 0)
+    after = {**state(gan), **player.state}
+    changed = {name.partition("/")[0] for name, value in after.items() if not torch.equal(value, before[name])}
+    assert changed == {"d" if side == "g" else "g"}
+
+
+@pytest.mark.parametrize("factor", [torch.inf, torch.nan])
+def test_a_skipped_update_of_d_moves_no_adaptive_augmentation(factor):
+    gan, stream = replace(library(Game()), augment=ada.Augment(ada.Options(interval=9))), batches()
+    step = SCHEMES["synchronous"].step
+    step(gan, stream)
+    before = {name: value.clone() for name, value in gan.augment.state.items()}
+    handle = next(gan.d.net.parameters()).register_hook(lambda gradient: gradient * factor)
+    step(gan, stream)
+    handle.remove()
+    assert gan.d.num_skipped() == 1
+    assert gan.augment.state == before and before["steps"] == 1
+    step(gan, stream)
+    assert gan.augment.state["steps"] == 2

@@ -1,0 +1,146 @@
+"""What custom code holds in attributes, closures and globals: numbers and tensors that no checkpoint has."""
+
+import random
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from types import FunctionType, MethodType
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from paragan.core.printable import join_some
+from paragan.game.gradient_flow import notice
+
+_MAX_VALUES = 10_000
+_MAX_NAMED = 3
+_MAX_BYTES = 1 << 20  # of an array whose values are compared
+_REGISTERED = ("_modules", "_parameters", "_buffers")  # attributes of networks
+_PACKAGED = ("paragan", "torch")  # whose layers hold what their networks save
+_Found = tuple[str, object, str]  # a name, a value, and the package of the code that holds it
+
+
+class HeldState:
+    """Numbers, text, tensors and generators that an object holds now, by name.
+
+    Walks attributes, containers, layers, closures, defaults, and the globals that functions use, as far as the object's
+    own package goes. saved: objects that checkpoints have, or that hold them; left out.
+    """
+
+    def __init__(self, owner: object, saved: Iterable[object] = ()) -> None:
+        self._owner = owner
+        self._saved = list(saved)
+        self.tensors: list[Tensor] = []  # all that were met, so that no new one has the id of an old one
+        self._values = self._read()
+
+    def changed(self, of_tensors: bool = True) -> str:
+        """Return the names of what has changed since, as text; empty if nothing has. of_tensors: also of these."""
+        before = self._values
+        now = self._read()
+        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        if not of_tensors:
+            names = [name for name in names if not isinstance(now.get(name, before.get(name)), tuple)]
+        return join_some(names, _MAX_NAMED)
+
+    def notice_changes(self, what: str) -> None:
+        """Warn of what a loss or penalty has changed. what: its name in the message."""
+        if names := self.changed():
+            notice(
+                f"{what} changes {names}, which no checkpoint has, so a resumed run is not exact where its values "
+                "depend on it: hold it in the state of a paragan.Penalty, as a tensor, such as "
+                "self.state = {'n': torch.zeros(())}"
+            )
+
+    def _read(self) -> dict[str, object]:
+        values: dict[str, object] = {}
+        pending: list[_Found] = [("", self._owner, _package_of(self._owner))]
+        seen = set(map(id, self._saved))
+        while pending and len(values) < _MAX_VALUES:
+            name, value, package = pending.pop()
+            if isinstance(value, Tensor) and id(value) not in seen:
+                values[name] = (id(value), 0 if value.is_inference() else value._version)
+                self.tensors.append(value)
+            elif (text := _text(value)) is not None:
+                values[name] = text
+            elif id(value) not in seen:
+                seen.add(id(value))
+                pending += _inside(name, value, package)
+        return values
+
+
+def _text(value: object) -> str | None:
+    """Return a number, text, array or the state of a generator as text; None for other objects."""
+    match value:
+        case None | bool() | int() | float() | complex() | str() | bytes() | np.generic() | count():
+            return repr(value)
+        case np.ndarray():
+            return f"{value.dtype} {value.shape} {value.tobytes()!r}" if value.nbytes <= _MAX_BYTES else f"{id(value)}"
+        case torch.Generator():
+            return repr(value.get_state().numpy().tobytes())
+        case np.random.Generator():
+            return repr(value.bit_generator.state)
+        case random.Random():
+            return repr(value.getstate())
+    return None
+
+
+def _inside(name: str, value: object, package: str) -> Iterator[_Found]:
+    """Yield what an object of custom code, a container or a network holds."""
+    match value:
+        case Mapping():
+            yield from _entries(name, value.items(), package)
+        case list() | tuple() | set() | deque():
+            yield from ((f"{name}[{i}]", item, package) for i, item in enumerate(value))
+        case partial():
+            yield from ((name, part, package) for part in (value.func, value.args, value.keywords))
+        case MethodType():
+            yield from ((name, part, package) for part in (value.__self__, value.__func__))
+        case FunctionType() if _package_of(value) == package:
+            yield from _variables(value, package)
+        case nn.Module():
+            for registered in _REGISTERED:
+                yield name, vars(value)[registered], package
+            if (own := _package_of(value)) not in _PACKAGED:
+                yield from _attributes(name, value, own)
+        case _ if _package_of(value) == package:
+            yield from _attributes(name, value, package)
+
+
+def _variables(function: FunctionType, package: str) -> Iterator[_Found]:
+    """Yield what a function holds: defaults, attributes, and the variables of its closure and module that it uses."""
+    for held in (function.__defaults__, function.__kwdefaults__, vars(function)):
+        yield function.__name__, held, package
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a variable without a value yet
+            yield name, cell.cell_contents, package
+    for name in function.__code__.co_names:
+        if name in function.__globals__:
+            yield name, function.__globals__[name], package
+
+
+def _attributes(name: str, value: object, package: str) -> Iterator[_Found]:
+    """Yield the attributes of an object and of its classes."""
+    attributes = {key: held for key, held in getattr(value, "__dict__", {}).items() if key not in _REGISTERED}
+    yield from _entries(name, attributes.items(), package)
+    for kind in type(value).__mro__:
+        if kind.__module__.partition(".")[0] == package:
+            yield from _entries(name, vars(kind).items(), package)
+
+
+def _entries(name: str, entries: Iterable[tuple[object, object]], package: str) -> Iterator[_Found]:
+    for key, value in entries:
+        is_name = isinstance(key, str) and key.isidentifier()
+        yield f"{name}.{key}".lstrip(".") if is_name else f"{name}[{key!r}]", value, package
+
+
+def _package_of(value: object) -> str:
+    """Return the top package of the code of a function or object."""
+    if isinstance(value, partial):
+        return _package_of(value.func)
+    if isinstance(value, MethodType):
+        return _package_of(value.__self__)
+    module = value.__module__ if isinstance(value, FunctionType) else type(value).__module__
+    return module.partition(".")[0]
