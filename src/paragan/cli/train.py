@@ -94,13 +94,15 @@ def _advise_on_memory(request: RunRequest) -> str:
 
 def _check_files(options: object) -> None:
     """Raise `DataError` for data that does not exist, before torch is imported, which takes seconds."""
+    kind: type = type(options)
+    path = getattr(options, "path", "")
+    labels = getattr(options, "labels", None)
+    if not (path or isinstance(options, FolderOptions)):
+        return  # data without files: without imports
     from paragan.config.reference import meanings
     from paragan.datasets.base.label_files import check_label_table
     from paragan.datasets.base.open_images import check_path, describe_missing
 
-    kind: type = type(options)
-    path = getattr(options, "path", "")
-    labels = getattr(options, "labels", None)
     if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and path):
         check_path(path)
     elif path and not is_url(path) and not Path(path).exists():
