@@ -46,7 +46,7 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
     """Decode all images, report problems, and print a command to train.
 
     Reports sizes, formats, classes, duplicates and damaged files; of shards, all bytes are compared
-    with their sha256. Exit code 2: images are damaged, or none can be decoded.
+    with their sha256. Exit code 2: images are damaged, or `train` would refuse the data, which is said in its words.
     """
     from paragan.config import read_data_settings
     from paragan.datasets.preparation import dataset_check
