@@ -15,7 +15,13 @@ from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import read_json_file, write_text
 from paragan.core.outside_code import code_fingerprints
 from paragan.export import gallery, generator_file
-from paragan.export.export_folder import ExportFolder, card_mark, check_no_export_of, check_no_other_files
+from paragan.export.export_folder import (
+    ExportFolder,
+    begin_card,
+    card_mark,
+    check_no_export_of,
+    check_no_other_files,
+)
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.model_card import render_card
 from paragan.export.sampled_images import SampledImages
@@ -52,6 +58,7 @@ class Bundle:
         self.check_folder(path)
         folder = self._folder(path)
         stale = [file for file in folder.files if file.is_file() and not folder.is_exported(file)]
+        begin_card(path)
         # first what may fail: the weights then still belong to the former programs
         program_stem = self.direction or "generator"
         programs = {name: path / f"{program_stem}{ENDINGS[name]}" for name in WRITERS if name in formats}

@@ -18,7 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.files import write_bytes, write_text
 from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample
-from paragan.export.export_folder import CARD, check_no_export_of, check_no_other_files
+from paragan.export.export_folder import CARD, begin_card, check_no_export_of, check_no_other_files
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.model_card import MAX_CLASS_NAMES, file_row, render
@@ -45,6 +45,7 @@ class ExportedDiscriminator:
         """
         folder.mkdir(parents=True, exist_ok=True)
         self.check_folder(folder)
+        begin_card(folder)
         paths = _paths(folder)
         lines = []
         for name in formats:

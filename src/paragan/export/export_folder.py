@@ -12,7 +12,7 @@ from typing import Literal
 from torch import Tensor
 
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.files import read_bytes
+from paragan.core.files import read_bytes, write_text
 from paragan.core.layout import fingerprint
 from paragan.export import generator_file
 from paragan.export.model_card import OWN_ROW, file_row
@@ -85,6 +85,12 @@ def read_card(folder: Path) -> str:
     with suppress(OSError):
         return read_bytes(folder / CARD, _MAX_CARD_BYTES).decode(errors="replace")
     return ""
+
+
+def begin_card(folder: Path) -> None:
+    """Write a model card that says that the export has not ended, if there is none: a next export knows its files."""
+    if not (folder / CARD).exists():
+        write_text(folder / CARD, f"{OWN_ROW}|\n\nThis export has not ended. The same command writes all of it.\n")
 
 
 def check_no_export_of(folder: Path, other: Literal["generator", "discriminator"]) -> None:

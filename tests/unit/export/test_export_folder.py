@@ -244,6 +244,28 @@ def test_a_second_format_that_fails_leaves_no_program_of_other_weights(run, late
     assert (exported / "generator.pt2").exists()
 
 
+WRITES_WEIGHTS = {
+    "generator": "paragan.export.bundle.Bundle._write_weights",
+    "discriminator": "paragan.export.discriminator.ExportedDiscriminator._weights",
+}
+
+
+@pytest.mark.parametrize("player", WRITES_WEIGHTS)
+def test_an_export_that_ended_before_its_card_is_repeated(run, exporting, tmp_path, monkeypatch, player):
+    """As after a kill, or on a full disk: the program is there, the weights are not."""
+    words = (run, "--player", player[0], "--format", "torch", "--out", tmp_path / "out")
+    monkeypatch.setitem(formats.WRITERS, "torch", lambda network, path: 0.0 * path.write_bytes(b"a program"))
+    with monkeypatch.context() as patch:
+        patch.setattr(WRITES_WEIGHTS[player], lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            exporting(*words)
+    assert (tmp_path / "out" / f"{player}.pt2").exists()
+    assert "has not ended" in (tmp_path / "out" / "README.md").read_text()
+    exporting(*words)
+    assert (tmp_path / "out" / f"{player}.safetensors").exists()
+    assert "has not ended" not in (tmp_path / "out" / "README.md").read_text()
+
+
 def without_pairs(monkeypatch):
     """Exports from now on have no sheet: the held-out pairs are missing."""
     monkeypatch.setattr("paragan.export.bundle.Bundle._write_sheet", lambda self, path: [])
