@@ -24,6 +24,10 @@ FOUR_CASES: dict[str, tuple[str, ...]] = {  # file: tests without "test_"
     "tests/extensions/grid/test_fitness.py": ("fitness_equals_a_loop_over_pairs",),
     "tests/unit/api/test_columns.py": ("columns_have_the_names_of_the_data",),
     "tests/unit/api/test_estimator.py": ("modules_and_objects_train_and_stay_as_they_are",),
+    "tests/unit/api/test_hidden_state.py": (
+        "state_of_a_term_outside_of_its_state_is_warned_of_by_name",
+        "layers_that_have_changed_with_equal_weights_are_named_in_a_line",
+    ),
     "tests/unit/api/test_numbers.py": (
         "draws_of_numpy_and_random_in_forward_resume_bit_for_bit",
         "draws_that_no_checkpoint_has_are_said_once",

@@ -1,11 +1,12 @@
 """What custom code holds in attributes, closures and globals: numbers and tensors that no checkpoint has."""
 
+import hashlib
 import random
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from types import FunctionType, MethodType
 
 import numpy as np
@@ -15,9 +16,9 @@ from torch import Tensor, nn
 from paragan.core.printable import join_some
 from paragan.game.gradient_flow import notice
 
-_MAX_VALUES = 10_000
+_MAX_VALUES = 10_000  # in all, and in one container
 _MAX_NAMED = 3
-_MAX_BYTES = 1 << 20  # of an array whose values are compared
+_MAX_BYTES = 1 << 14  # of an array whose values are compared
 _REGISTERED = ("_modules", "_parameters", "_buffers")  # attributes of networks
 _PACKAGED = ("paragan", "torch")  # whose layers hold what their networks save
 _Found = tuple[str, object, str]  # a name, a value, and the package of the code that holds it
@@ -77,7 +78,8 @@ def _text(value: object) -> str | None:
         case None | bool() | int() | float() | complex() | str() | bytes() | np.generic() | count():
             return repr(value)
         case np.ndarray():
-            return f"{value.dtype} {value.shape} {value.tobytes()!r}" if value.nbytes <= _MAX_BYTES else f"{id(value)}"
+            values = hashlib.sha256(value.tobytes()).hexdigest() if value.nbytes <= _MAX_BYTES else id(value)
+            return f"{value.dtype} {value.shape} {values}"
         case torch.Generator():
             return repr(value.get_state().numpy().tobytes())
         case np.random.Generator():
@@ -90,10 +92,10 @@ def _text(value: object) -> str | None:
 def _inside(name: str, value: object, package: str) -> Iterator[_Found]:
     """Yield what an object of custom code, a container or a network holds."""
     match value:
-        case Mapping():
-            yield from _entries(name, value.items(), package)
+        case dict():  # other mappings may read a file at each access
+            yield from _entries(name, islice(value.items(), _MAX_VALUES), package)
         case list() | tuple() | set() | deque():
-            yield from ((f"{name}[{i}]", item, package) for i, item in enumerate(value))
+            yield from ((f"{name}[{i}]", item, package) for i, item in enumerate(islice(value, _MAX_VALUES)))
         case partial():
             yield from ((name, part, package) for part in (value.func, value.args, value.keywords))
         case MethodType():

@@ -4,6 +4,7 @@ import itertools
 import random
 import re
 import warnings
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -172,7 +173,22 @@ class Registered(Attribute):
         return square(context.outputs).mean(1)
 
 
+class File(Mapping):
+    """Reads a file at each access, as those of many libraries do."""
+
+    def __getitem__(self, key):
+        raise OSError("the file was read")
+
+    def __iter__(self):
+        raise OSError("the file was read")
+
+    def __len__(self):
+        return 1 << 40
+
+
 QUIET = {
+    "a mapping of a file": lambda: [Attribute(File(), lambda value, x: value)],
+    "many large arrays": lambda: [Attribute([np.zeros(1 << 11)] * (1 << 20), lambda value, x: value)],
     "plain": lambda: [pg.Term(name="own", function=square)],
     "cached": lambda: [Cached()],
     "registered": lambda: [Registered()],
