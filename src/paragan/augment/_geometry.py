@@ -1,4 +1,5 @@
-"""Geometric transforms: flip, quarter turns, shift, scale, rotation, stretch, in this order.
+"""Geometric transforms, in this order: flip, quarter turns, shift by whole pixels, scale, rotation, stretch, second
+rotation, shift.
 
 The moves are composed into one map from the output back to the image, which is read once.
 """
@@ -40,7 +41,7 @@ def pixel_moves(x_BCHW: Tensor, draws: Draws) -> Tensor:
     )
     one = torch.ones_like(x)
     inverse = _scaling(torch.where(flips, -one, one), one)
-    inverse = _then(inverse, _turning((turns - 2).abs() - 1, 1 - (turns - 1).abs()))
+    inverse = _then(inverse, _quarter_turning(turns))
     return _then(inverse, _shifting(x, y))
 
 
@@ -49,10 +50,8 @@ def geometric_moves(x_BCHW: Tensor, draws: Draws, inverse_B23: Tensor) -> tuple[
     scales, stretches, moves = (draws.happens(name) for name in ("scale", "stretch", "move"))
     scale = torch.where(scales, draws["scale"], 1.0)
     stretch = torch.where(stretches, draws["stretch"], 1.0)
-    x, y = (
-        torch.where(moves, draws[name] * side, 0.0)
-        for name, side in zip(("move_x", "move_y"), x_BCHW.shape[:1:-1], strict=True)
-    )
+    height, width = x_BCHW.shape[2:]
+    x, y = (torch.where(moves, draws[name] * side, 0.0) for name, side in (("move_x", width), ("move_y", height)))
     for step in (
         _scaling(scale, scale),
         _rotating("rotation", draws),
@@ -77,7 +76,7 @@ def _then(inverse_B23: Tensor, step_B23: Tensor) -> Tensor:
 
 def _scaling(along_x: Tensor, along_y: Tensor) -> Tensor:
     zero = torch.zeros_like(along_x)
-    return _inverse(1 / along_x, zero, zero, zero, 1 / along_y, zero)
+    return _matrices_B23(1 / along_x, zero, zero, zero, 1 / along_y, zero)
 
 
 def _rotating(name: str, draws: Draws) -> Tensor:
@@ -86,16 +85,21 @@ def _rotating(name: str, draws: Draws) -> Tensor:
     return _turning(cos, torch.where(happens, draws[f"{name} sin"], 0.0))
 
 
+def _quarter_turning(turns: Tensor) -> Tensor:
+    """Return the matrices of 0 to 3 quarter turns, whose cos is 1, 0, -1, 0 and sin 0, 1, 0, -1."""
+    return _turning((turns - 2).abs() - 1, 1 - (turns - 1).abs())
+
+
 def _turning(cos: Tensor, sin: Tensor) -> Tensor:
     zero = torch.zeros_like(cos)
-    return _inverse(cos, sin, zero, -sin, cos, zero)
+    return _matrices_B23(cos, sin, zero, -sin, cos, zero)
 
 
 def _shifting(x: Tensor, y: Tensor) -> Tensor:
     zero = torch.zeros_like(x)
     one = torch.ones_like(x)
-    return _inverse(one, zero, -x, zero, one, -y)
+    return _matrices_B23(one, zero, -x, zero, one, -y)
 
 
-def _inverse(*entries: Tensor) -> Tensor:
+def _matrices_B23(*entries: Tensor) -> Tensor:
     return torch.stack(entries, 1).unflatten(1, (2, 3))

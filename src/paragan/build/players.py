@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -21,14 +20,11 @@ from paragan.game.network import Calling
 from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
-from paragan.game.snapshot import Snapshot
+from paragan.game.snapshot import RemotePlayer, Snapshot
 from paragan.game.structure import structure_of
 from paragan.game.trained_part import fixed_names
 from paragan.hardware import executors, precision
 from paragan.parallel import MemoryOptions, Strategy
-
-if TYPE_CHECKING:
-    from paragan.game.snapshot import RemotePlayer
 
 
 def player(
@@ -41,7 +37,7 @@ def player(
 ) -> Player:
     """Return one side's player, placed by its strategy. scaled: gradients need a loss scale."""
     strategy = _strategy(side, options, world, factory.device)
-    structure: dict[str, str] = {}  # before the strategy replaces or wraps layers
+    structure: dict[str, str] = {}  # for the check at a resume; before the strategy replaces or wraps layers
 
     def construct() -> nn.Module:
         net = factory.construct()
@@ -50,6 +46,7 @@ def player(
 
     net = _prepared(strategy, replace(factory, construct=construct), options, world)
     base = fixed_names(net) if options.trains_part else frozenset[str]()
+    # the average is not padded: it runs for samples and scores alone
     ema = None if options.ema is None else Ema(strategy.prepare_average(factory, world), options.ema)
     calling = _calling(side, options, net, factory.device, scaled, executor)
     scaled_policy = policy(options).with_lr_factor(strategy.lr_factor(world))
@@ -79,10 +76,8 @@ def remote_player(
 ) -> RemotePlayer:
     """Return the slot of a player on other ranks, with its last received state.
 
-    has_state: also G's, of which otherwise only images are received.
+    has_state: whether G's weights are received too, not only its images.
     """
-    from paragan.game.snapshot import RemotePlayer
-
     if side is Side.G and not has_state:
         return RemotePlayer(side, policy(options))
     net = _prepared(_strategy(side, options, ALONE, factory.device), factory, options, ALONE)
@@ -112,7 +107,7 @@ def _calling(
 def _strategy(side: Side, options: PlayerOptions, world: World, device: torch.device) -> Strategy:
     """Return a player's strategy; default: `none` in a single process, `ddp` on several ranks."""
     choice = options.strategy or choose("parallel", "none" if world.size == 1 else "ddp")
-    if world.group is None:
+    if world.group is None:  # without other ranks every strategy computes what `none` does
         choice = choose("parallel", "none")
     strategy = _make_strategy(choice, options, device)
     ranks = needed((world.size > 1, f"{side.value} on {world.size} ranks", Capability.RANKS))

@@ -26,7 +26,7 @@ def replacement_of(*keys: str) -> str | None:
 def replacement_of_option(path: str, category: str, name: str, key: str) -> str | None:
     """Return what to do instead of an option, at a dotted path, of a file of a category; None if none had it.
 
-    An option that this file never had, and others no longer have, is what they had, if all replace it the same way.
+    An option that `name` never had gets the text of the files that had it, if they all agree and none has it today.
     """
     replacement = replacement_of(f"{category}.{name}.{key}", path)
     if replacement is not None or not category:

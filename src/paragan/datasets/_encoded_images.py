@@ -19,6 +19,11 @@ from paragan.storage.shard_folder import INDEX, ShardFolder, sample_key
 Rows = NDArray[np.uint32]
 
 
+def counts_images(kind: str) -> bool:
+    """Return whether files of a kind (`EncodedImages.ignored`) are images: `images of other splits`, not `.txt`."""
+    return kind.startswith("images")
+
+
 class EncodedImages(ABC):
     """Base class of encoded images of both splits, in a fixed order.
 
@@ -40,6 +45,11 @@ class EncodedImages(ABC):
 
     def __len__(self) -> int:
         return len(self.split_hashes)
+
+    @property
+    def num_ignored_images(self) -> int:
+        """Number of images that are not read."""
+        return sum(count for kind, count in self.ignored.items() if counts_images(kind))
 
     def rows(self, split: str, held_out: float) -> Rows:
         """Return the rows of a split.

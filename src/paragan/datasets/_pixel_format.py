@@ -42,7 +42,10 @@ class PixelFormat:
 
     @property
     def settings(self) -> str:
-        """The settings, apart from the shape, on which pixels depend."""
+        """The settings, apart from the shape, on which pixels depend, for the fingerprint.
+
+        Those that came later give no word at their defaults, so that fingerprints of earlier versions stay equal.
+        """
         options = self.options
         words = [options.crop, str(options.background), "bicubic" if options.resize == "bicubic" else ""]
         words += ["" if options.bits == 8 else "16 bits", str(options.range or "")]
@@ -57,7 +60,7 @@ class PixelFormat:
         is_usual = options.bits == 8 and options.range is None and options.channels in _OF_PILLOW
         with _image_decoding.raise_image_errors(where):
             is_usual = is_usual and not is_beyond_pillow(data, options.channels)
-        if not is_usual:
+        if not is_usual:  # more bits, a range, bands: not for Pillow alone
             levels = [np.asarray(self._cut(level, where, draw)) for level in read_levels(data, where, options)]
             return np.rint(np.stack(levels).clip(0, 1) * (2**options.bits - 1)).astype(self.dtype)
         # Pillow weighs colours by alpha, of which torch knows nothing

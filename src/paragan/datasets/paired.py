@@ -22,7 +22,7 @@ from paragan.core.option_types import FilePath, ImageSize, Interval, height_and_
 from paragan.core.printable import counted
 from paragan.core.source import DerivedSource, Source, image_specs
 from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
-from paragan.datasets._encoded_images import EncodedImages
+from paragan.datasets._encoded_images import EncodedImages, counts_images
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions
@@ -132,7 +132,7 @@ class PairedFiles(FileImages):
     ) -> None:
         super().__init__(files, arrange(sorted(map(os.fsencode, pairs)), name, "none"), notices)
         self._pairs = pairs
-        self.ignored = {kind: 2 * n if kind.startswith("images") else n for kind, n in self.ignored.items()}  # files
+        self.ignored = {kind: 2 * n if counts_images(kind) else n for kind, n in self.ignored.items()}  # files
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         return [join_pair(*map(self._files.read, self._pairs[self.name(row)])) for row in rows]
@@ -209,7 +209,6 @@ def _reading(images: EncodedImages, sides: TwoSides | None, channels: tuple[int,
     names = ("the left half", "the right half") if sides is None else sides.names
     texts = [f"{name} ({'grey' if c == 1 else 'colour'})" for name, c in zip(names, channels, strict=True)]
     condition, target = _ordered(texts, reverse)
-    num_others = sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
-    num_others += sides.num_others if sides else 0
+    num_others = images.num_ignored_images + (sides.num_others if sides else 0)
     others = f"; {num_others:,} other images are not read" if num_others else ""
     return f"from {condition} to {target}{others}"

@@ -54,9 +54,9 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def open_kinds(options: Options) -> tuple[EncodedImages, Sequence[str]]:
-    """Return images of classes, and the names of the classes A and B. Both splits must have images of each class."""
+    """Return images of classes, and the names of the classes A and B."""
     images, kinds = _open(options)
-    images.needs_every_class = True
+    images.needs_every_class = True  # in both splits, or an image would have no partner
     return images, kinds
 
 
@@ -66,14 +66,16 @@ def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
     Folders named as two sides (trainA/ and trainB/) come first, with testA/ and testB/ held out; else every sub-folder
     is a class.
     """
-    with suppress(DataError):  # `list_images` refuses what is no folder or archive of files; it is opened below
+    sides = None
+    with suppress(DataError):  # refuses what is no folder or archive of files; it is opened below
         files, paths = list_images(options.path, "unpaired")
-        if (sides := find_sides(paths)) is not None:
-            for kinds in (sides.names, sides.names[::-1]):  # data.a may name the second one
-                wanted = zip((options.a, options.b), kinds, strict=True)
-                # the name of a side lists its folders: "trainA/, testA/"
-                if all(name is None or f"{name}/" in kind.split(", ") for name, kind in wanted):
-                    return FileImages(files, sides.arrange(options.path)), kinds
+        sides = find_sides(paths)
+    if sides is not None:
+        for kinds in (sides.names, sides.names[::-1]):  # data.a may name the second one
+            wanted = zip((options.a, options.b), kinds, strict=True)
+            # the name of a side lists its folders: "trainA/, testA/"
+            if all(name is None or f"{name}/" in kind.split(", ") for name, kind in wanted):
+                return FileImages(files, sides.arrange(options.path)), kinds
     images = open_encoded_images(options.path, classes="folders")
     names = images.class_names
     if options.a is None and options.b is None and len(names) == 2:
@@ -98,7 +100,7 @@ def _rows(data: ImageSource, name: str, split: str) -> NDArray[Any]:
 
 def describe_kinds(images: EncodedImages, kinds: Sequence[str], held_out: float) -> str:
     """Return what A and B are read from, and how many images are held out and not read."""
-    num_others = len(images) + sum(count for kind, count in images.ignored.items() if kind.startswith("images"))
+    num_others = len(images) + images.num_ignored_images
     sizes = images.class_sizes()
     sizes_held_out = images.class_sizes(images.rows("held_out", held_out))
     texts = []
@@ -138,5 +140,5 @@ class _Unpaired(EncodedSource):
         # by the place in the stream, not the row of A: each epoch has other pairs, a resumed run the same
         partners = [rng.key(seed, "unpaired", int(place)) for place in places] if is_drawn else numbers
         rows_b = self.b[np.array([int(number % len(self.b)) for number in partners])]
-        right = self.images.fetch(rows_b, places, seed)["image"]
+        right = self.images.fetch(rows_b, places, seed)["image"]  # read here, since `read` knows no places
         return {"both": torch.cat([left, right], 3)}

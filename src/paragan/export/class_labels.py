@@ -37,9 +37,9 @@ def class_numbers(
 def _number(label: Label, names: Sequence[str], num_classes: int, option: str) -> int:
     """Return the class with this number, or this name (ignoring case if that is unique)."""
     if isinstance(label, str):
-        same = [name for name in names if name.casefold() == label.casefold()]
-        if label in names or len(same) == 1:
-            return names.index(label if label in names else same[0])
+        same = [label] if label in names else [name for name in names if name.casefold() == label.casefold()]
+        if len(same) == 1:
+            return names.index(same[0])
     try:
         is_digits = isinstance(label, str) and label.isdecimal()
         number = int(label) if is_digits else operator.index(label)  # type: ignore[arg-type]
@@ -55,7 +55,7 @@ def _unknown(label: Label, names: Sequence[str], num_classes: int, option: str) 
     if len(names) > 20:
         listed.append("…")
     unknown = " ".join(repr(label).split())[:60]
-    is_name = isinstance(label, str) and not label.lstrip("+-").isdecimal()  # a number is like no other
+    is_name = isinstance(label, str) and not label.lstrip("+-").isdecimal()  # no suggestion for a number
     meant = did_you_mean(closest_name(str(label), names) if is_name else None)
     one_of_names = f"one of {', '.join(listed)} or " if listed else ""
     return f"{option}: unknown class {unknown}; choose {one_of_names}a number below {num_classes}{meant}"

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 SIZE = 299
 NUM_FEATURES = 2048
-Pool = Callable[[Tensor], Tensor]
+ImageMap = Callable[[Tensor], Tensor]
 
 
 class InceptionNetwork(nn.Module):
@@ -78,9 +78,9 @@ class InceptionVariant:
 
     num_classes: int
     has_bias: bool
-    average: Pool
-    last_pool: Pool
-    prepare: Pool
+    average: ImageMap
+    last_pool: ImageMap
+    prepare: ImageMap
     resize: str
     unused: tuple[str, ...] = ()
 
@@ -162,7 +162,7 @@ class _Conv(nn.Module):
 class _BlockA(nn.Module):
     """Branches of 1x1, 5x5, two 3x3 and pooling, at 35x35."""
 
-    def __init__(self, inputs: int, pooled: int, average: Pool) -> None:
+    def __init__(self, inputs: int, pooled: int, average: ImageMap) -> None:
         super().__init__()
         self.average = average
         self.branch1x1 = _Conv(inputs, 64, 1)
@@ -197,7 +197,7 @@ class _BlockB(nn.Module):
 class _BlockC(nn.Module):
     """Branches of 1x1, 7x7 and two 7x7, each as 1x7 and 7x1, and pooling, at 17x17."""
 
-    def __init__(self, inputs: int, width: int, average: Pool) -> None:
+    def __init__(self, inputs: int, width: int, average: ImageMap) -> None:
         super().__init__()
         self.average = average
         self.branch1x1 = _Conv(inputs, 192, 1)
@@ -240,7 +240,7 @@ class _BlockD(nn.Module):
 class _BlockE(nn.Module):
     """Branches of 1x1, 3x3 and two 3x3, the last 3x3 as 1x3 next to 3x1, and pooling, at 8x8."""
 
-    def __init__(self, inputs: int, pool: Pool) -> None:
+    def __init__(self, inputs: int, pool: ImageMap) -> None:
         super().__init__()
         self.pool = pool
         self.branch1x1 = _Conv(inputs, 320, 1)

@@ -4,6 +4,7 @@ Constructing an optimiser, and its first step, import `torch._dynamo` with sympy
 of CPU time in every process that trains, compiled or not: `torch._disable_dynamo` wraps `fn` in a function that calls
 `fn.__dynamo_disable`, if it is set, else sets it to `torch._dynamo.disable(fn)`, so that the compiler does not trace
 `fn`. Here it is set to `_call`, which runs `fn` where the compiler was not imported; once it is, calls are torch's.
+`step` has another wrapper in each class of optimiser, for the grad mode: `plain_step` returns what is inside.
 """
 
 import inspect
@@ -40,7 +41,10 @@ def _call(method: Any, *arguments: object, **keywords: object) -> object:
 
 
 def plain_step(optimizer: Optimizer) -> Callable[[Optimizer], object] | None:
-    """Return `step` inside of torch's wrappers, whose grad mode the caller sets; None: call `optimizer.step()`."""
+    """Return `step` inside of torch's wrappers; None: call `optimizer.step()`.
+
+    The caller sets the grad mode, which torch's wrapper would.
+    """
     method = _plain_method(type(optimizer))  # type: ignore[arg-type]  # a class is hashable
     return None if method is None or _has_compiler() or _has_hooks(optimizer) else method
 

@@ -43,7 +43,7 @@ class OptimizerOptions:
     def __post_init__(self) -> None:
         values = {"arguments": self.arguments, "groups": [{**group, "match": None} for group in self.groups]}
         for name, entries in values.items():
-            if (item := not_finite_item(entries, name, reads_text=True)) is not None:  # no type refuses it
+            if (item := not_finite_item(entries, name, reads_text=True)) is not None:  # NaN passes the types
                 raise ValueError(f"{item[0]} must be a finite number, not {item[1]}")
         for number, group in enumerate(self.groups):
             if not isinstance(pattern := group.get("match"), str) or not pattern:
@@ -145,11 +145,14 @@ class AdversarialOptions:
 
     @property
     def started(self) -> AdversarialOptions:
-        """These options with all terms acting from the first batch."""
+        """These options with all terms acting from the first batch, for trials; every weight counts as 1."""
         return replace(self, weight=1.0, start_kimg=0.0, d_start_kimg=0.0)
 
     def started_within(self, kimg: float) -> AdversarialOptions:
-        """Return these options with all terms that act within `kimg` acting from the first batch."""
+        """Return these options with all terms that act within `kimg` acting from the first batch.
+
+        For plans, which run few steps; a schedule counts as 1, and a weight of 0 stays.
+        """
         start_kimg = self.start_kimg if self.start_kimg >= kimg else 0.0
         d_start_kimg = self.d_start_kimg if self.d_start_kimg >= kimg else 0.0
         return replace(self, weight=float(self.weight != 0), start_kimg=start_kimg, d_start_kimg=d_start_kimg)
@@ -162,7 +165,7 @@ class WeightsOptions:
     Optimiser state, clock and data order begin anew; a resume does not read them.
     """
 
-    SHORT: ClassVar[str] = "path"
+    SHORT: ClassVar[str] = "path"  # the setting that text alone stands for: `g.init: FILE`
 
     path: FilePath | tuple[FilePath, ...]
     """A file of safetensors or torch.save, several with other tensors each, or a run folder or checkpoint."""
@@ -240,7 +243,7 @@ class PlayerOptions:
         )
 
     def holders(self, key: str) -> tuple[Holder, ...]:
-        """Return the settings that other settings of the player do not fit."""
+        """Return the settings that exclude others, with what they can be used with."""
         holders = []
         if self.recompute:
             holders.append(Holder(f"{key}.recompute", ALL - {Capability.PADDING}, f"leave {key}.recompute out"))

@@ -6,18 +6,22 @@ from dataclasses import replace
 from functools import partial
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.capabilities import Capability, Need
+from paragan.core.errors import ConfigError
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.core.protocols import Penalty
+from paragan.core.printable import join_some
+from paragan.core.protocols import Penalty, PenaltyContext
 from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
+from paragan.game.gradient_flow import notice
 from paragan.game.held_state import HeldState
 from paragan.game.needs import check_terms
 from paragan.game.player import Player
-from paragan.game.term import code_of, tried
+from paragan.game.registered_state import graph_leaves
+from paragan.game.term import Term
 
 
 def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, extra: Sequence[str]) -> set[Side]:
@@ -52,7 +56,8 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ext
             what = f"model: an update of {side.value.upper()}{images}"
             used: set[Capability] = set()
             if penalty is not None:
-                trial = _with_penalty(trial, side, tried(penalty, list(nets.values()), used))
+                _check_calls(penalty, list(nets.values()), used)
+                trial = _with_penalty(trial, side, penalty)
                 what = f"penalty {penalty.name}"
             with reraise_as_config_error(what, hint):
                 if _turn_draws(trial, side, penalty, real):
@@ -81,10 +86,72 @@ def _turn_draws(game: GAN, side: Side, penalty: Penalty | None, real: Batch) -> 
 
 def _notice_held_state(penalty: Penalty, run_turn: Callable[[], object]) -> None:
     """Warn of what a user's penalty changes in its second turn: in the first it may create what it needs."""
-    if (code := code_of(penalty)) is not None:
+    if (code := _code_of(penalty)) is not None:
         held = HeldState(code, saved=[penalty.state, *penalty.state.values()])
         run_turn()
         held.notice_changes(f"penalty {penalty.name}")
+
+
+def _code_of(penalty: Penalty) -> object | None:
+    """Return the code of a user in a penalty, a function or the penalty itself; None for one of paragan's."""
+    if not type(penalty).__module__.startswith("paragan."):
+        return penalty
+    return penalty.function if isinstance(penalty, Term) else None
+
+
+def _check_calls(penalty: Penalty, nets: Sequence[nn.Module], used: set[Capability]) -> None:
+    """Check each call of a user's penalty; one of paragan's says itself what it needs, and may begin with a constant.
+
+    penalty: a copy for one trial; changed in place. Its calls raise `ConfigError` for values without a gradient, warn
+    of weights of none of the networks, and add to `used` what they need.
+    """
+    if (code := _code_of(penalty)) is None:
+        return
+    kind = type(penalty)
+    held = HeldState(code).tensors
+    known = {id(weight) for net in nets for weight in net.parameters()}
+
+    def call(self: Penalty, context: PenaltyContext) -> Tensor:
+        values: Tensor = kind.__call__(self, _noting_whole(context, used))
+        if isinstance(values, Tensor) and torch.is_grad_enabled() and not values.requires_grad:
+            raise ConfigError(
+                f"penalty {penalty.name} of {penalty.side.value}: its values have no gradient, so it would train "
+                "nothing: is there a detach or a no_grad, or does it read data or frozen weights only?"
+            )
+        if isinstance(values, Tensor) and values.requires_grad:
+            leaves = [leaf for leaf in graph_leaves([values]) if id(leaf) not in known]
+            known.update(map(id, leaves))  # each is warned of once
+            _notice_weights(penalty.name, [leaf for leaf in leaves if _is_held(leaf, held)])
+        return values
+
+    # The class is replaced, since a wrapper function would not have the penalty's attributes; by `object`, since a
+    # frozen dataclass refuses it.
+    checked = type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__})
+    object.__setattr__(penalty, "__class__", checked)
+
+
+def _noting_whole(context: PenaltyContext, used: set[Capability]) -> PenaltyContext:
+    """Return a context whose `whole` adds to `used`."""
+
+    def whole(x_B: Tensor) -> Tensor:
+        used.add(Capability.COUPLED)
+        return context.whole(x_B)
+
+    return replace(context, whole=whole, outputs=replace(context.outputs, whole=whole))
+
+
+def _is_held(leaf: Tensor, held: Sequence[Tensor]) -> bool:
+    """Return whether a leaf is a weight, or one of these tensors, rather than an input of the turn."""
+    return isinstance(leaf, nn.Parameter) or any(leaf is tensor for tensor in held)
+
+
+def _notice_weights(name: str, weights: Sequence[Tensor]) -> None:
+    if weights:
+        notice(
+            f"penalty {name} calls weights of no player (of shape "
+            f"{join_some([str(tuple(weight.shape)) for weight in weights], 5)}), which no optimizer trains: give their "
+            "network as players={NAME: net}, or freeze it with requires_grad_(False)"
+        )
 
 
 def _with_penalty(game: GAN, side: Side, penalty: Penalty) -> GAN:

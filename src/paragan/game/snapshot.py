@@ -164,6 +164,7 @@ def unpacked(what: str, data: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor
         raise ConfigError(f"{what}: received {len(data)} bytes instead of {expected}: networks differ between ranks")
     parts = torch.split(data, [num_bytes([value]) for value in like])
     pairs = zip(parts, like, strict=True)
+    # a copy: `view` needs bytes that begin at a multiple of the size of a value
     return (part.clone().view(value.dtype).view(value.shape) for part, value in pairs)
 
 

@@ -15,6 +15,8 @@ _MISSING = " does not have a deterministic implementation"  # in the message of 
 def deterministic_kernels(enabled: bool) -> Iterator[None]:
     """Let torch use deterministic kernels in the block, if enabled (`train.deterministic`).
 
+    Not enabled, nothing changes: the caller's code may have set them itself.
+
     cuBLAS reads its environment variable at its first product, which must not be before the block.
     Raises `ConfigError` as `report_missing_kernels`.
     """
@@ -33,7 +35,10 @@ def deterministic_kernels(enabled: bool) -> Iterator[None]:
 
 @contextmanager
 def report_missing_kernels() -> Iterator[None]:
-    """Turn torch's error for an operation without a deterministic kernel into a `ConfigError`."""
+    """Turn torch's error for an operation without a deterministic kernel into a `ConfigError`.
+
+    Also around runs in which the user's code requests deterministic kernels, without the setting.
+    """
     try:
         yield
     except RuntimeError as error:

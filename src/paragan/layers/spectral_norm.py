@@ -62,7 +62,7 @@ class SpectralNorm(UpdateOnce):
         rows, columns = self._matrix(weight).shape
         dtype = at_least_float32(weight).dtype
         self.register_buffer("u", torch.empty(rows, dtype=dtype, device=weight.device))
-        self.register_buffer("v", torch.empty(columns, dtype=self.u.dtype, device=weight.device))
+        self.register_buffer("v", torch.empty(columns, dtype=dtype, device=weight.device))
         if not weight.is_meta:
             self.start(weight, rng.generator("spectral_norm", rows, columns))
 
@@ -93,10 +93,10 @@ class SpectralNorm(UpdateOnce):
             self._iterate(matrix)
 
     def _iterate(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
-        """Run a power iteration in place, for holders of the buffers (vmap, EMA); return u and v. matrix: detached."""
+        """Run a power iteration; return u and v. matrix: detached."""
         iterate = _compiled_iteration if torch.compiler.is_compiling() else _power_iteration
         u, v = iterate(matrix, self.u)
-        self.v.copy_(v)
+        self.v.copy_(v)  # in place: vmap and EMA hold these tensors
         self.u.copy_(u)
         return u, v
 

@@ -171,8 +171,10 @@ def _has_options(layer: Any) -> bool:
 
 def _spectral_norms(name: str, steps: Any) -> list[SpectralNorm]:
     """Return the parametrisations of a weight; raise `ConfigError` if one is not spectral norm."""
-    if not all(type(step) is SpectralNorm and not step.dim for step in steps):
-        raise ConfigError(f"{name} cannot be split: a parametrisation other than paragan's spectral norm; leave it out")
+    if not all(type(step) is SpectralNorm and not step.dim and not step.u.is_complex() for step in steps):
+        raise ConfigError(
+            f"{name} cannot be split: a parametrisation other than paragan's spectral norm of real values; leave it out"
+        )
     return list(steps)
 
 

@@ -5,6 +5,9 @@ network around it does not change. Its shard of the weight is multiplied with th
 so the gradient of the shard is that of all ranks' losses. Weights are `DTensor` shards, cut as
 `torch.chunk` cuts; the products and exchanges are of this project, since those of DTensor have no
 second derivatives of embeddings and no rows per rank (docs/internals/design/025-tensor.md).
+
+`split.py` makes a layer an instance of (split class, its own class), in place, so that methods here use
+those of its own class, and sets `ranks` and `widths`, of which none is 0.
 """
 
 import torch
@@ -95,7 +98,8 @@ class SplitSpectralNorm(SpectralNorm):
     """`SpectralNorm` of the whole weight, for the shard of this rank; by `split_spectral_norm`.
 
     Returns the shard of W / sigma. u and v are whole and equal on all ranks. rows: of the shard, within
-    the matrix. Of a whole weight it is `SpectralNorm`, without communication.
+    the matrix. Of a whole weight it is `SpectralNorm`, without communication. Weights are real, and outputs their
+    axis 0 (`dim` is 0): `split.py` refuses others.
     """
 
     reduce_group: ReduceGroup
@@ -111,9 +115,10 @@ class SplitSpectralNorm(SpectralNorm):
             matrix = wide.flatten(1)
             if self.take_update():
                 self._iterate_split(matrix)
-            # Copies, as in `SpectralNorm`.
-            u = self.u[self.rows].to(matrix.dtype, copy=True)
-            v = self.v.to(matrix.dtype, copy=True)
+            # Copies for a graph, as in `SpectralNorm`; also after an iteration, which has written to u and v alone.
+            has_graph = matrix.requires_grad and torch.is_grad_enabled()
+            u = self.u[self.rows].to(matrix.dtype, copy=has_graph)
+            v = self.v.to(matrix.dtype, copy=has_graph)
             sigma = AllReduceSum.apply(torch.dot(u, torch.mv(matrix, v)), self.reduce_group)
             return (wide / sigma).to(shard.dtype)
 

@@ -11,13 +11,14 @@ weight normalisation; G ends in tanh.
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import Count
+from paragan.core.option_types import Count, Interval
 from paragan.core.outputs import GeneratorOutput
 from paragan.layers.precision import at_least_float32
 from paragan.layers.vector_quantizer import ResidualQuantizer
@@ -37,7 +38,7 @@ class Options:
 
     A discriminator has half as many; the paper: 32.
     """
-    rates: tuple[Count, ...] = (2, 4, 8)
+    rates: tuple[Annotated[int, Interval(ge=2)], ...] = (2, 4, 8)
     """Factors of the encoder's reductions; their product is the samples of a frame. The paper: 2, 4, 5, 8."""
     codebooks: Count = 4
     """Levels of the residual quantizer; the paper: up to 32."""
@@ -102,7 +103,7 @@ class Discriminator(nn.Module):
 class StftDiscriminator(nn.Module):
     """2-D convolutions over the real and the imaginary part of spectrograms, (B, 2 * channels, frames, frequencies)."""
 
-    def __init__(self, window: int, width: int, channels: int = 1) -> None:
+    def __init__(self, window: int, width: int, channels: int) -> None:
         super().__init__()
         self.window = window
         first = nn.Conv2d(2 * channels, width, (3, 9), padding=(1, 4))
@@ -148,7 +149,7 @@ class BottleneckResidual(nn.Module):
 
 
 def _downwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
-    """Return the first convolution, then for each rate a residual block and a strided convolution.
+    """Return the first convolution, then for each rate a residual block and a strided convolution, of length T / rate.
 
     widths: channels of audio, then of each map.
     """
@@ -160,10 +161,10 @@ def _downwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
 
 
 def _upwards(widths: list[int], rates: tuple[int, ...]) -> list[nn.Module]:
-    """Return a transposed convolution and a residual block for each rate."""
+    """Return a transposed convolution and a residual block for each rate, of length T * rate."""
     layers: list[nn.Module] = []
     for (inputs, outputs), rate in zip(pairwise(widths), rates, strict=True):
-        padding = (rate + 1) // 2
+        padding = (rate + 1) // 2  # with it, both lengths are exact also where a rate is not even
         up = nn.ConvTranspose1d(inputs, outputs, 2 * rate, rate, padding, output_padding=rate % 2)
         layers += [nn.ELU(), up, BottleneckResidual(outputs)]
     return layers

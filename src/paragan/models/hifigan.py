@@ -20,13 +20,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import Count
+from paragan.core.option_types import Count, Interval
 from paragan.layers.blocks import Wrap, identity_wrap
 from paragan.layers.precision import at_least_float32
 from paragan.layers.spectral_norm import spectral_norm
@@ -75,7 +75,7 @@ class Options:
 
     A discriminator of `small` has a sixteenth in its first layer.
     """
-    rates: tuple[Count, ...] = (4, 4, 4)
+    rates: tuple[Annotated[int, Interval(ge=2)], ...] = (4, 4, 4)
     """Factors of G's upsampling; their product is the samples of a frame. The paper: 8, 8, 2, 2 (V3: 8, 8, 4)."""
     flavour: Literal["small", "v1", "v3"] = "small"
     """Layers of the networks: `small`, or the paper's: `v1` of V1 and V2, `v3` of V3, which have the same D."""

@@ -1,8 +1,8 @@
 """Distance of generated images and targets in the layers of a frozen network (Johnson et al. 2016, equation 2).
 
 The network is a file of `torch.export`, such as VGG or LPIPS, or the packaged classifier of CIFAR-10,
-for 32x32 images a small stand-in for them. A file's outputs are the layers. Lengths of 1 over channels: Zhang
-et al. 2018 (LPIPS), equation 1.
+for 32x32 images a small stand-in for them. A file's outputs are the layers. Features are scaled to length 1 over
+channels as in LPIPS (Zhang et al. 2018, equation 1).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import ProgramPath
-from paragan.core.weight_schedule import Weight
 from paragan.layers.frozen import Frozen
 from paragan.layers.image_input import ImageInput
 from paragan.penalties._options import PenaltyOptions
@@ -30,8 +29,6 @@ _PACKAGED_LAYERS = (2, 5, 9, 12, 17)  # activations before the narrow last layer
 class Options(PenaltyOptions):
     """Network, its layers, and how they are compared. Needs data of pairs, or a model that reconstructs."""
 
-    weight: Weight = 1.0
-    """Weight of the term in the loss."""
     weights: ProgramPath | None = None
     """File of the network, .pt2, written by `torch.export.save`; null: the packaged `cifar10`.
 
@@ -65,9 +62,9 @@ class Penalty(PerceptualLoss):
     def features(self, x: Tensor) -> dict[str, Tensor]:
         """Return the compared features of images by layer. Raises `ConfigError` for other than 1 or 3 channels."""
         if x.shape[1] not in (1, 3):
-            shape = tuple(x.shape[1:])
-            problem = f"penalty perceptual needs images of 1 or 3 channels, not samples of {shape}"
-            raise ConfigError(f"{problem}; leave it out")
+            raise ConfigError(
+                f"penalty perceptual needs images of 1 or 3 channels, not samples of {tuple(x.shape[1:])}; leave it out"
+            )
         return super().features(x)
 
 

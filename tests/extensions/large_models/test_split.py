@@ -68,6 +68,9 @@ def test_class_tables_are_embeddings_and_norms_with_enough_rows():
         (Doubled(8, 8), Split.OUTPUTS, "0: Doubled cannot be split by outputs; only Linear"),
         (nn.Linear(8, 8), Split.ROWS, "0: Linear cannot be split by rows"),
         (weight_norm(nn.Linear(8, 8)), Split.OUTPUTS, "0.weight cannot be split: a parametrisation other than"),
+        (spectral_norm(nn.Linear(8, 8, dtype=torch.complex64)), Split.OUTPUTS, "0.weight cannot be split: a param"),
+        (spectral_norm(nn.Conv2d(8, 8, 3, dtype=torch.complex128)), Split.OUTPUTS, "0.weight cannot be split: a p"),
+        (spectral_norm(nn.Embedding(8, 4, dtype=torch.complex64)), Split.ROWS, "0.weight cannot be split: a param"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from paragan.checkpoint.layouts import possible_weights
+from paragan.core.layout import StoredTensors
 from paragan.models import biggan
 from tests.unit.checkpoint.published_files import assert_same, doubles, filled, randomised
 
@@ -157,3 +159,51 @@ def test_biggan_d(tmp_path):
     assert filled(ours, theirs, folder=tmp_path) == settings
     x, y = torch.randn(2, 3, 64, 64), torch.tensor([4, 1])
     assert_same(ours(x, y).logits_B, theirs(x, y))
+
+
+# `G_arch` and `D_arch` there: blocks of each network, G's last and D's first width in multiples of `ch`
+ARCHITECTURES = {32: (3, 4, 4, 4), 64: (4, 5, 2, 1), 128: (5, 6, 1, 1), 256: (6, 7, 1, 1)}
+
+
+def published(blocks: int, attends: int | None, **others) -> dict[str, object]:
+    """Return the settings that a file tells which has such blocks of 8 channels, attention after number `attends`."""
+    weights = {f"blocks.{number}.0.conv1.weight": torch.randn(8, 3) for number in range(blocks)} | others
+    weights["blocks.0.0.conv1.u0"] = torch.randn(1, 8)
+    if attends is not None:
+        weights[f"blocks.{attends}.1.gamma"] = torch.zeros(())
+    (network,) = possible_weights(StoredTensors.of(weights))
+    return dict(network.settings) | {"shape": network.shape}
+
+
+@pytest.mark.parametrize("image", ARCHITECTURES)
+def test_widths_and_default_attention_are_those_of_the_authors_tables(image):
+    g_blocks, d_blocks, g_last, d_first = ARCHITECTURES[image]
+    map_side = None if image == 32 else min(image // 2, 64)
+    g_attends = None if map_side is None else map_side.bit_length() - 4  # maps of 8 px after the first block
+    d_attends = None if map_side is None else (image // map_side).bit_length() - 2
+    g = {
+        "linear.weight": torch.randn(16, 4),
+        "linear.u0": torch.randn(1, 16),
+        "output_layer.0.gain": torch.ones(8),
+        "output_layer.2.bias": torch.zeros(3),
+        "shared.weight": torch.zeros(5, 6),
+    }
+    sizes = {"name": "biggan", "flavour": "brock", "width": 8 // g_last}
+    latent = 4 * (g_blocks + 1)
+    expected = sizes | {"latent": latent, "shared": 6, "shape": (3, image, image)}
+    assert published(g_blocks, g_attends, **g) == expected
+    assert published(d_blocks, d_attends) == sizes | {"width": 8 // d_first, "shape": ()}
+    other = published(d_blocks, 0 if d_attends else 1)
+    assert other["attention"] == {"d": image // (2 if d_attends else 4)}
+
+
+@pytest.mark.parametrize("project", ["BigGAN-PyTorch", "PyTorch-StudioGAN"])
+@pytest.mark.parametrize("attention", [{}, {"gamma": torch.zeros(()), "sigma": torch.zeros(1)}])
+def test_file_of_one_block_is_of_no_known_project(project, attention):
+    last = {"weight": torch.randn(8, 3), "u0": torch.randn(1, 8)}  # 4 px, which no model here has
+    if project == "PyTorch-StudioGAN":
+        last = {"bias": torch.zeros(8)}
+    conv = "conv1" if "u0" in last else "conv2d1"
+    weights = {f"blocks.0.0.{conv}.{name}": value for name, value in last.items()}
+    weights |= {f"blocks.0.0.{name}": value for name, value in attention.items()}
+    assert not list(possible_weights(StoredTensors.of(weights)))

@@ -122,7 +122,7 @@ def test_hifigan_d(tmp_path):
             **{"optim_g": optimizer, "steps": 2_500_000},
         }
 
-    assert filled(ours, theirs, folder=tmp_path, wrap=wrap) == {"name": "hifigan"}
+    assert filled(ours, theirs, folder=tmp_path, wrap=wrap) == {"name": "hifigan", "flavour": "v1 or v3"}
     audio = torch.randn(2, 1, 641)
     outputs = ours(audio)
     for period, judge, (logits, _) in zip((2, 3, 5, 7, 11), periods, outputs["mpd"], strict=True):

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -35,7 +36,9 @@ def meet(store, size, timeout_s=20.0, present=None):
 
     def run(number):
         try:
-            results[number] = rendezvous._rendezvous(store, rank(number, size), timeout_s, lambda: False)
+            results[number] = rendezvous._rendezvous(
+                store, rank(number, size), timeout_s, time.monotonic() + timeout_s, lambda: False
+            )
         except RankError as error:
             results[number] = error
 
@@ -68,8 +71,26 @@ def test_who_does_not_come_is_named():
 
 def test_a_request_to_stop_ends_the_wait():
     with pytest.raises(StoppedError) as stopped:
-        rendezvous._rendezvous(dist.HashStore(), rank(1), 1e6, lambda: True)
+        rendezvous._rendezvous(dist.HashStore(), rank(1), 1e6, time.monotonic() + 1e6, lambda: True)
     assert outcome(stopped.value) == (85, "stopped before the first step")  # a scheduler starts it again
+
+
+@pytest.mark.parametrize("store_after_s", [0.0, 30.0, 59.0])
+def test_wait_for_the_store_and_for_the_ranks_there_is_the_time_out_together(monkeypatch, store_after_s):
+    clock = SimpleNamespace(now=0.0)
+
+    def sleep(_):
+        clock.now += 1.0
+
+    fake_time = SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep)
+    monkeypatch.setattr(rendezvous, "time", fake_time)
+    monkeypatch.setattr(rendezvous, "_is_served", lambda *_: clock.now >= store_after_s)
+    monkeypatch.setattr(rendezvous.dist, "TCPStore", lambda *_, **__: dist.HashStore())  # of no rank 0
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    with pytest.raises(RankError, match=r"rank 0 .* within 60 s"):
+        rendezvous.meet(rank(1), 60.0, lambda: False)
+    assert 60 < clock.now <= 62
 
 
 @pytest.mark.parametrize(("is_stopped", "code"), [(True, 85), (False, 75)])
@@ -144,8 +165,10 @@ def test_a_store_listens_on_the_address_that_it_is_given():
     assert other.get("key") == b"value"
 
 
-@pytest.mark.parametrize("host", ["192.0.2.1", "localhost"])
-def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, capfd):
+@pytest.mark.parametrize(
+    ("host", "problem"), [("192.0.2.1", "names no interface of this host"), ("localhost", "is 127.0.0.1 here")]
+)
+def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(host, problem, capfd):
     """192.0.2.0/24 belongs to no host. What other hosts cannot reach is not what they were given."""
     place = RankEnv(rank=0, size=4, local_rank=0, local_size=2)
     if host == "localhost":
@@ -153,7 +176,14 @@ def test_rank_0_of_several_hosts_serves_them_by_an_address_that_is_not_its_own(h
     else:
         with pytest.raises((RuntimeError, dist.DistError)):  # torch's own client of the store finds no way either
             rendezvous._serve_store(place, host, 0, timedelta(seconds=0.2))
-    assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} names no interface of this host")
+    assert capfd.readouterr().err.startswith(f"warning: MASTER_ADDR={host} {problem}")
+
+
+def test_host_name_of_debian_is_no_address_for_other_hosts(monkeypatch, capsys):
+    monkeypatch.setattr(rendezvous.socket, "gethostbyname", lambda host: "127.0.1.1")
+    monkeypatch.setattr(rendezvous.dist, "TCPStore", lambda *_, **__: dist.HashStore())
+    rendezvous._serve_store(RankEnv(rank=0, size=2, local_rank=0, local_size=1), "node1", 1, timedelta(seconds=1))
+    assert "MASTER_ADDR=node1 is 127.0.1.1 here, which other hosts cannot reach" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from paragan.config import read_recipe
+from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, Outputs
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Batch, Rows, TurnInputs
@@ -72,8 +74,15 @@ def test_uneven_rates_give_audio_of_the_same_length(rates):
     assert net(torch.zeros(2, 1, 60)).images.shape == (2, 1, 60)
 
 
+@pytest.mark.parametrize("recipe", ["codec", "vocoder"])
+@pytest.mark.parametrize(("rates", "place"), [("[2, 1]", 1), ("[1]", 0), ("[1, 2, 4]", 0)])
+def test_rate_of_1_which_would_lengthen_audio_is_refused_by_its_key(recipe, rates, place):
+    with pytest.raises(ConfigError, match=rf"model\.rates\.{place}: .*>= 2"):
+        read_recipe(recipe, [f"model.rates={rates}"])
+
+
 def test_discriminators_hear_a_tone_at_its_frequency():
-    net = encodec.StftDiscriminator(window=64, width=2)
+    net = encodec.StftDiscriminator(window=64, width=2, channels=1)
     tone = torch.sin(2 * torch.pi * 8 / 64 * torch.arange(256))[None]
     spectrum = net._spectrogram(tone)
     assert spectrum.shape == (1, 2, 13, 33)  # real and imaginary part, frames, frequencies

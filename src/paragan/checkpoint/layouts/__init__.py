@@ -1,7 +1,8 @@
 """Weights of published projects under the names of paragan's networks: one file with a table for each project.
 
 It has `PROJECT`; `KNOWN_BY`, a pattern of names; and `networks`, which yields the networks whose weights these may
-be, with the settings of the model that their shapes tell. A table knows names and shapes, and no network.
+be, with the settings of the model that their shapes tell. A table knows names and shapes, and
+computes sizes by the plan of a model; it constructs no network.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from importlib import import_module
 from typing import Protocol, cast
 
 from paragan.checkpoint.layouts._names import ProjectWeights as ProjectWeights, Weights, plain_weights
+from paragan.core.errors import ConfigError
 from paragan.core.layout import Shape, StoredTensors, shapes_of
 from paragan.core.types import Side
 
@@ -40,8 +42,8 @@ def possible_weights(stored: StoredTensors) -> Iterator[ProjectWeights]:
         return  # no project has empty tensors, whose other sizes could be any number
     for layout in project_layouts():
         if any(layout.KNOWN_BY.match(name) for name in stored):
-            # errors of shapes that the project's tensors never have
-            with suppress(RuntimeError, ValueError, LookupError, TypeError):
+            # errors of shapes that the project's tensors never have, and of image sizes that no model has
+            with suppress(RuntimeError, ValueError, LookupError, TypeError, ConfigError):
                 yield from layout.networks(plain_weights(stored))
 
 

@@ -103,14 +103,14 @@ def block_names(weights: Weights, pattern: str) -> list[str]:
     return sorted(names, key=lambda name: [int(number) for number in name.split(".")])
 
 
-def attention_setting(side: Side, attends: Sequence[bool], image: int, default: int | None) -> dict[str, object]:
+def attention_setting(side: Side, attends: Sequence[bool], image: int, default: tuple[int, ...]) -> dict[str, object]:
     """Return `model.attention` as an entry of settings; none where it is the default.
 
     attends: for each block whether it is attention; the others double G's maps of 4 px, or halve D's of `image`
-    px. default: side of the map with attention here.
+    px. default: sides of the maps with attention here.
     """
     resamplings = [attends[:place].count(False) for place, is_attention in enumerate(attends) if is_attention]
     map_sides = tuple(4 << number if side is Side.G else image >> number for number in resamplings)
-    if map_sides == (() if default is None else (default,)):
+    if map_sides == default:
         return {}
     return {"attention": {side.value: map_sides if len(map_sides) > 1 else next(iter(map_sides), None)}}

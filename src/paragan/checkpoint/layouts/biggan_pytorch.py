@@ -15,12 +15,14 @@ from paragan.checkpoint.layouts._names import (
     renamed,
 )
 from paragan.core.types import Side
+from paragan.models.biggan import Options, large_plan
 
 PROJECT = "BigGAN-PyTorch (ajbrock)"
 KNOWN_BY = re.compile(r"(module\.)?blocks\.0\.0\.conv1\.u0")
 _LAYERS = {"conv_sc": "shortcut", "theta": "query", "phi": "key", "g": "value", "o": "out", "gamma": "gain"}
-_STATISTICS = r"(?:bn\.)?(?:stored|running)_(mean|var)"  # of its three kinds of batch norm
+_STATISTICS = r"(?:bn\.)?(?:stored|running)_(mean|var)"  # plain, or inside as `bn`: `myBN` or SyncBN
 _BLOCK = r"blocks\.(\d{1,3}\.\d)\."
+_UNIT = Options(width=1, flavour="brock")  # its plans are `G_arch` and `D_arch` there, in multiples of `ch`
 _SETTINGS = {"name": "biggan", "flavour": "brock"}
 
 
@@ -30,14 +32,16 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
     attends = [f"blocks.{name}.gamma" in weights for name in names]
     stages = attends.count(False)
     if "output_layer.0.gain" not in weights:
-        image = 32 if stages == 4 else 2 << stages
-        width = len(weights[f"blocks.0.0.conv1.{RAW}"]) // (4 if image == 32 else 1)
+        image = 2 << stages  # one block more than halvings to 4 px; at 32 px four, of which two halve
+        plan = large_plan(_UNIT, (3, image, image))
+        width = len(weights[f"blocks.0.0.conv1.{RAW}"]) // plan.d_widths[0]
         head: Rule = (r"(linear|embed)\.(.+)", rf"blocks.{len(names)}.\1.\2")
         tensors = renamed(weights, [head, *_block_rules(names, "", first=0)])
-        settings = {**_SETTINGS, "width": width, **_attention(Side.D, attends, image)}
+        settings = {**_SETTINGS, "width": width, **attention_setting(Side.D, attends, image, plan.d_attention)}
         yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
         return
     image = 4 << stages
+    plan = large_plan(_UNIT, (3, image, image))
     last = f"blocks.{len(names) + 1}.block"
     rules: list[Rule] = [
         (r"shared\.weight", "blocks.0.embed.weight"),
@@ -47,22 +51,18 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
         (r"output_layer\.2\.(.+)", rf"{last}.conv.\1"),
         *_block_rules(names, "block.", first=1),
     ]
-    width = len(weights["output_layer.0.gain"]) // {32: 4, 64: 2}.get(image, 1)
-    latent = weights[f"linear.{RAW}"].shape[1] * (stages + 1)
+    width = len(weights["output_layer.0.gain"]) // plan.g_widths[-1]
+    latent = weights[f"linear.{RAW}"].shape[1] * (stages + 1)  # a chunk of z for the stem and for each block
     classes, shared = weights["shared.weight"].shape
     sizes = {"width": width, "latent": latent, "shared": shared}
     yield ProjectWeights(
         project=PROJECT,
         side=Side.G,
         tensors=renamed(weights, rules),
-        settings={**_SETTINGS, **sizes, **_attention(Side.G, attends, image)},
+        settings={**_SETTINGS, **sizes, **attention_setting(Side.G, attends, image, plan.g_attention)},
         shape=(len(weights["output_layer.2.bias"]), image, image),
         classes=classes,
     )
-
-
-def _attention(side: Side, attends: list[bool], image: int) -> dict[str, object]:
-    return attention_setting(side, attends, image, min(image // 2, 64) if image > 32 else None)
 
 
 def _block_rules(names: list[str], lead: str, first: int) -> list[Rule]:

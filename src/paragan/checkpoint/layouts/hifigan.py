@@ -25,12 +25,13 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
     g = {name.removeprefix("generator."): value for name, value in weights.items()}
     if "conv_pre.weight" not in g:
         tensors = renamed(weights, _D_RULES)
-        yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings={"name": "hifigan"})
+        settings = {"name": "hifigan", "flavour": "v1 or v3"}  # of one D, which is not that of `small`
+        yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
         return
     stages = numbers(g, rf"ups\.{_N}\.weight")
     kernels = 3  # of the residual blocks after an upsampling, in V1 to V3
     if len(numbers(g, rf"resblocks\.{_N}\..+")) != kernels * len(stages):
-        return
+        return  # a generator of other blocks, which is read as a file of no known project
 
     def residual(match: re.Match[str]) -> str:
         """ResBlock1 alternates `convs1`, which are dilated, and `convs2`; ResBlock2 has `convs`."""

@@ -24,6 +24,7 @@ from paragan.checkpoint.layouts._names import (
     renamed,
 )
 from paragan.core.types import Side
+from paragan.models.biggan import Options, large_plan
 
 PROJECT = "PyTorch-StudioGAN (POSTECH-CVLab)"
 KNOWN_BY = re.compile(r"(module\.)?blocks\.0\.0\.conv2d1\.")
@@ -33,6 +34,7 @@ _BLOCK = r"blocks\.(\d{1,3}\.0)\."
 _BN = r"bn([12])\."
 _GAIN = "blocks.0.0.bn1.gain."
 _EPSILON = 1e-4 - 1e-5  # of batch norm, there and here
+_UNIT = Options(width=1)  # of biggan: its plans are in multiples of the width
 _CONTRASTIVE = ("contragan", "reacgan")
 _ONLY_OF = {"attention": ("sagan", "biggan"), "flavour": ("biggan",)}  # other models have no such setting
 
@@ -55,7 +57,8 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
 def _generator(weights: Weights, names: list[str], attends: list[bool]) -> tuple[dict[str, int], ProjectWeights]:
     num_blocks = attends.count(False)
     side = 4 << num_blocks
-    width = len(weights["bn4.weight"]) // (4 if side == 32 else 1)
+    plan = large_plan(_UNIT, (3, side, side))
+    width = len(weights["bn4.weight"]) // plan.g_widths[-1]
     latent = _num_inputs(weights, "linear0.")
     is_big = "shared.weight" in weights or _num_inputs(weights, _GAIN) == latent
     if is_big:
@@ -65,13 +68,14 @@ def _generator(weights: Weights, names: list[str], attends: list[bool]) -> tuple
     else:
         classes = _num_inputs(weights, _GAIN)
         weights = _with_rows(weights)
+        # at 32 px the last map has twice the width, in biggan four times
         models = {"sagan" if f"conv2d5.{RAW}" in weights else "sngan": width * (2 if side == 32 else 1)}
         settings = {"latent": latent}
     return models, ProjectWeights(
         project=PROJECT,
         side=Side.G,
         tensors=renamed(weights, _generator_rules(names, is_big)),
-        settings={**settings, **_labels(classes > 0), **attention_setting(Side.G, attends, side, min(side // 2, 64))},
+        settings={**settings, **_labels(classes > 0), **attention_setting(Side.G, attends, side, plan.g_attention)},
         shape=(len(weights["conv2d5.bias"]), side, side),
         classes=classes,
     )
@@ -79,9 +83,10 @@ def _generator(weights: Weights, names: list[str], attends: list[bool]) -> tuple
 
 def _discriminator(weights: Weights, names: list[str], attends: list[bool]) -> tuple[dict[str, int], ProjectWeights]:
     num_blocks = attends.count(False)
-    side = 32 if num_blocks == 4 else 2 << num_blocks
+    side = 2 << num_blocks  # one block more than halvings to 4 px; at 32 px four, of which two halve
+    plan = large_plan(_UNIT, (3, side, side))
     width = len(weights["blocks.0.0.conv2d1.bias"])
-    models = {"sngan": width, "sagan": width, "biggan": width // (2 if side == 32 else 1)}
+    models = {"sngan": width, "sagan": width, "biggan": width // plan.d_widths[0]}
     has_classes = any(name.startswith(("embedding.", "linear2.")) for name in weights)
     settings = _labels(has_classes)
     if "linear2.bias" in weights:
@@ -96,7 +101,7 @@ def _discriminator(weights: Weights, names: list[str], attends: list[bool]) -> t
         (r"embedding\.(.+)", rf"{last}.embed.\1"),
         *_block_rules(names, "", first=0),
     ]
-    settings |= attention_setting(Side.D, attends, side, min(side // 2, 64))
+    settings |= attention_setting(Side.D, attends, side, plan.d_attention)
     return models, ProjectWeights(project=PROJECT, side=Side.D, tensors=renamed(weights, rules), settings=settings)
 
 

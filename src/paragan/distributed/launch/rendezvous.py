@@ -38,16 +38,17 @@ def meet(env: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.St
 
     stopped: polled. Raises `RankError` that names the missing ranks, `StoppedError`.
     """
+    deadline = time.monotonic() + timeout_s  # of both waits together
     patience = timedelta(seconds=timeout_s)
     if env.store_path is None:
-        base = _torchrun_store(env, patience, stopped)
+        base = _torchrun_store(env, patience, deadline, stopped)
     else:
         base = dist.FileStore(env.store_path, env.size)  # which no other process can reach
         base.set_timeout(patience)
-    return _rendezvous(base, env, timeout_s, stopped)
+    return _rendezvous(base, env, timeout_s, deadline, stopped)
 
 
-def _torchrun_store(env: RankEnv, patience: timedelta, stopped: Callable[[], bool]) -> dist.Store:
+def _torchrun_store(env: RankEnv, patience: timedelta, deadline: float, stopped: Callable[[], bool]) -> dist.Store:
     """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone.
 
     torch's client hears no signal while it waits for a server, so that it is created once there is one.
@@ -59,22 +60,24 @@ def _torchrun_store(env: RankEnv, patience: timedelta, stopped: Callable[[], boo
             print(_UNPICKLES, file=sys.stderr)
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
             return _serve_store(env, host, port, patience)
-    deadline = time.monotonic() + patience.total_seconds()
     if not _until(lambda: _is_served(host, port), deadline, stopped):
         raise _absence_error([0], patience.total_seconds(), stopped())
     return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
 
 
 def _serve_store(env: RankEnv, host: str, port: int, patience: timedelta) -> dist.Store:
-    """Serve a store at `host`, on every interface if that names none of this host."""
+    """Serve a store at `host`, on every interface if other hosts cannot reach that."""
+    problem = "names no interface of this host"
     spans_hosts = env.size > env.local_size
-    if not (spans_hosts and socket.gethostbyname(host).startswith("127.")):
+    if spans_hosts and (address := socket.gethostbyname(host)).startswith("127."):  # as Debian's own host name is
+        problem = f"is {address} here, which other hosts cannot reach"
+    else:
         try:
             return serve_store(host, port, patience)
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL:
                 raise
-    print(f"warning: MASTER_ADDR={host} names no interface of this host; rank 0 listens on all", file=sys.stderr)
+    print(f"warning: MASTER_ADDR={host} {problem}; rank 0 listens on all interfaces", file=sys.stderr)
     return dist.TCPStore(host, port, None, True, patience, wait_for_workers=False)
 
 
@@ -95,9 +98,10 @@ def _until(condition: Callable[[], bool], deadline: float, stopped: Callable[[],
     return True
 
 
-def _rendezvous(base: dist.Store, env: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
+def _rendezvous(
+    base: dist.Store, env: RankEnv, timeout_s: float, deadline: float, stopped: Callable[[], bool]
+) -> dist.Store:
     """Return a store that only the ranks of this start share; each registers its process there."""
-    deadline = time.monotonic() + timeout_s
     word = uuid.uuid4().hex
     welcome = f"paragan/welcome/{word}"
 

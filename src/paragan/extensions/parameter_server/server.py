@@ -12,7 +12,9 @@ from paragan.core.phases import Phase, phase
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Rows, Side, Update
 from paragan.distributed.links.link import Message
-from paragan.extensions.parameter_server.messages import NetworkChange, ServerLinks, StalenessBound, receive_from
+from paragan.extensions.parameter_server.messages import NetworkChange
+from paragan.extensions.parameter_server.server_links import ServerLinks, receive_from
+from paragan.extensions.parameter_server.staleness_bound import StalenessBound
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import packed

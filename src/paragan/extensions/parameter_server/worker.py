@@ -11,13 +11,9 @@ from paragan.core.protocols import Opponent, Turn
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.links.link import Message
-from paragan.extensions.parameter_server.messages import (
-    ServerLinks,
-    StalenessBound,
-    load_packed,
-    pack_change,
-    receive_from,
-)
+from paragan.extensions.parameter_server.messages import load_packed, pack_change
+from paragan.extensions.parameter_server.server_links import ServerLinks, receive_from
+from paragan.extensions.parameter_server.staleness_bound import StalenessBound
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes.base.concurrent import StalenessLog

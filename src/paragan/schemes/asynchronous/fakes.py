@@ -37,7 +37,7 @@ class FakesSender:
         self.in_process = in_process
 
     def send(self, rows: Rows, tensors: Mapping[str, Tensor], version: int, note: int = 0) -> None:
-        """Send samples of these rows of the global batch (`Prior.judged`)."""
+        """Send samples of these rows of the global batch (`Prior.judged`). note: `PlayerStep.note`, an alarm or 0."""
         outgoing = _in_sent_dtypes({name: tensor.detach() for name, tensor in tensors.items()}, self.is_rounded)
         if not self.in_process:
             outgoing = {name: tensor.cpu() for name, tensor in outgoing.items()}
@@ -79,7 +79,7 @@ class FakesReceiver:
         versions = {message.version for message in messages}
         assert len(versions) == 1, "ranks of G send the same versions"
         tensors = concatenate_rows([self._tensors(message) for message in messages])
-        # the largest note: an alarm of any rank of G counts
+        # the largest note: an alarm of any rank of G counts (`PlayerStep.note`)
         return replace(messages[0], tensors=tensors, note=max(message.note for message in messages))
 
     def _tensors(self, message: Message) -> dict[str, Tensor]:
@@ -137,7 +137,8 @@ def with_received(turn: Turn, tensors: Mapping[str, Tensor]) -> Turn:
 
 def empty_rows(gan: GAN, real: Batch) -> dict[str, Tensor]:
     """Return tensors without values, of the shape and type of one row of each judged tensor."""
-    tensors = {"label": torch.empty(1, dtype=torch.int64), **real.tensors}  # drawn where the data has none
+    # labels are drawn where the data has none
+    tensors = {"label": torch.empty(1, dtype=torch.int64), **real.tensors}
     judged = {name: tensors[name] for name in gan.prior.judged}
     return {name: torch.empty(tensor.shape[1:], dtype=tensor.dtype) for name, tensor in judged.items()}
 
@@ -169,7 +170,7 @@ def _pack(tensors: Mapping[str, Tensor]) -> Tensor:
 def _unpack(data: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of one message."""
     end = _SIZE_BYTES * _num_sizes(like)
-    sizes = iter(data[:end].clone().view(torch.int64).tolist())
+    sizes = iter(data[:end].clone().view(torch.int64).tolist())  # `view` needs bytes that begin at a multiple of 8
     shapes = [[next(sizes) for _ in range(1 + row.dim())] for row in like.values()]
     pairs = zip(shapes, like.values(), strict=True)
     expected = [torch.empty(shape, dtype=row.dtype, device="meta") for shape, row in pairs]
@@ -178,7 +179,7 @@ def _unpack(data: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class RemoteGenerator:
-    """Placeholder for the generator on other ranks, whose fakes have arrived."""
+    """`Opponent` and `Network` in place of the generator on other ranks, whose fakes have arrived."""
 
     version: int
     module: Any = None

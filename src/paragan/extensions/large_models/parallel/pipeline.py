@@ -134,7 +134,8 @@ class Strategy(strategy.Strategy):
         pipeline = pipelined(net).ranks.group
         if pipeline.size == 1 or not outside:
             return grads
-        # so far of the rows of this rank; a network may reach some of these weights on some ranks only
+        # So far of the rows of this rank; they add up, as losses are sums. Ranks of one pipeline have the same number
+        # among the copies, so the same shard. A network may reach some of these weights on some ranks only.
         reached = set(chain.from_iterable(pipeline.gather([name for name in outside if name in grads])))
         for name in [name for name in outside if name in reached]:
             if name not in grads:
@@ -192,6 +193,7 @@ class Strategy(strategy.Strategy):
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
         messages = Messages(ranks.group)
+        # that of `nn.Module` is declared for tensors and modules alone
         object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
         if ranks.group.size > 1:
             blocks = blocks_to_cut(net)
