@@ -2,19 +2,20 @@
 
 import hashlib
 import random
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import count, islice
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MemberDescriptorType, MethodType, SimpleNamespace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from paragan.core.printable import join_some
-from paragan.game.gradient_flow import notice
+from paragan.game.gradient_flow import REFUSALS, notice
 
 _MAX_VALUES = 10_000  # in all, and in one container
 _MAX_NAMED = 3
@@ -61,21 +62,24 @@ class HeldState:
         seen = set(map(id, self._saved))
         while pending and len(values) < _MAX_VALUES:
             name, value, package = pending.pop()
-            if isinstance(value, Tensor) and id(value) not in seen:
-                values[name] = (id(value), 0 if value.is_inference() else value._version)
-                self.tensors.append(value)
-            elif (text := _text(value)) is not None:
-                values[name] = text
-            elif id(value) not in seen:
-                seen.add(id(value))
-                pending += _inside(name, value, package)
+            with suppress(*REFUSALS):  # of a proxy without its object, or a weight of a lazy layer
+                if isinstance(value, Tensor) and id(value) not in seen:
+                    values[name] = (id(value), 0 if value.is_inference() else value._version)
+                    self.tensors.append(value)
+                elif (text := _text(value)) is not None:
+                    values[name] = text
+                elif id(value) not in seen:
+                    seen.add(id(value))
+                    pending += _inside(name, value, package)
         return values
 
 
 def _text(value: object) -> str | None:
     """Return a number, text, array or the state of a generator as text; None for other objects."""
     match value:
-        case None | bool() | int() | float() | complex() | str() | bytes() | np.generic() | count():
+        case None | bool() | int() | float() | complex() | str() | bytes() | bytearray():
+            return repr(value)
+        case np.generic() | count() | array():
             return repr(value)
         case np.ndarray():
             values = hashlib.sha256(value.tobytes()).hexdigest() if value.nbytes <= _MAX_BYTES else id(value)
@@ -84,6 +88,8 @@ def _text(value: object) -> str | None:
             return repr(value.get_state().numpy().tobytes())
         case np.random.Generator():
             return repr(value.bit_generator.state)
+        case np.random.RandomState():
+            return repr(value.get_state(legacy=False))
         case random.Random():
             return repr(value.getstate())
     return None
@@ -94,6 +100,8 @@ def _inside(name: str, value: object, package: str) -> Iterator[_Found]:
     match value:
         case dict():  # other mappings may read a file at each access
             yield from _entries(name, islice(value.items(), _MAX_VALUES), package)
+        case SimpleNamespace():
+            yield from _entries(name, vars(value).items(), package)
         case list() | tuple() | set() | deque():
             yield from ((f"{name}[{i}]", item, package) for i, item in enumerate(islice(value, _MAX_VALUES)))
         case partial():
@@ -104,7 +112,7 @@ def _inside(name: str, value: object, package: str) -> Iterator[_Found]:
             yield from _variables(value, package)
         case nn.Module():
             for registered in _REGISTERED:
-                yield name, vars(value)[registered], package
+                yield name, vars(value).get(registered), package  # a traced network has none
             if (own := _package_of(value)) not in _PACKAGED:
                 yield from _attributes(name, value, own)
         case _ if _package_of(value) == package:
@@ -118,9 +126,17 @@ def _variables(function: FunctionType, package: str) -> Iterator[_Found]:
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         with suppress(ValueError):  # a variable without a value yet
             yield name, cell.cell_contents, package
-    for name in function.__code__.co_names:
+    for name in _names(function.__code__):
         if name in function.__globals__:
             yield name, function.__globals__[name], package
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names of attributes and globals in code, and in the functions and comprehensions inside."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _attributes(name: str, value: object, package: str) -> Iterator[_Found]:
@@ -129,6 +145,8 @@ def _attributes(name: str, value: object, package: str) -> Iterator[_Found]:
     yield from _entries(name, attributes.items(), package)
     for kind in type(value).__mro__:
         if kind.__module__.partition(".")[0] == package:
+            slots = [key for key, held in vars(kind).items() if isinstance(held, MemberDescriptorType)]
+            yield from _entries(name, ((key, getattr(value, key, None)) for key in slots), package)
             yield from _entries(name, vars(kind).items(), package)
 
 

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from torch import nn
 
 from paragan.core.printable import join_some
+from paragan.game.gradient_flow import REFUSALS
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of functions in the text of a layer, another one in each process
 _MAX_NAMED = 3
@@ -13,9 +15,13 @@ _MAX_NAMED = 3
 
 def structure_of(net: nn.Module) -> dict[str, str]:
     """Return the class of each layer with its numbers, such as `LeakyReLU(negative_slope=0.2)`, by name."""
-    return {
-        name: _ADDRESS.sub("", f"{type(layer).__name__}({layer.extra_repr()})") for name, layer in net.named_modules()
-    }
+    return {name: _ADDRESS.sub("", f"{type(layer).__name__}({_numbers(layer)})") for name, layer in net.named_modules()}
+
+
+def _numbers(layer: nn.Module) -> str:
+    with suppress(AttributeError, *REFUSALS):  # it is the user's, and nothing else calls it
+        return layer.extra_repr()
+    return ""
 
 
 def changed_layers(before: Mapping[str, str], now: Mapping[str, str]) -> str:
