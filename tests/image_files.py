@@ -19,8 +19,9 @@ def tiff(
     order="<",
     alpha=False,
     orientation=1,
+    rgb=False,
 ):
-    """Return a TIFF file of these values. rows: of a strip. tile: height and width."""
+    """Return a TIFF file of these values. rows: of a strip. tile: height and width. rgb: of more bands than three."""
     height, width, bands = values_HWC.shape
     planes = np.moveaxis(values_HWC, 2, 0)[..., None] if planar else [values_HWC]
     tile_height, tile_width = tile or (rows or height, width)
@@ -38,7 +39,7 @@ def tiff(
                 parts.append(zlib.compress(content) if compressed else content)
     offsets = np.cumsum([8, *map(len, parts)]).tolist()
     tags = {256: width, 257: height, 258: (values_HWC.dtype.itemsize * 8,) * bands, 277: bands, 317: predictor}
-    tags |= {259: 8 if compressed else 1, 262: 2 if bands - alpha == 3 else 1, 284: 2 if planar else 1}
+    tags |= {259: 8 if compressed else 1, 262: 2 if rgb or bands - alpha == 3 else 1, 284: 2 if planar else 1}
     tags |= {339: (_FORMATS[values_HWC.dtype.kind],) * bands} | ({338: 2} if alpha else {})
     strips = {273: tuple(offsets[:-1]), 278: tile_height, 279: tuple(map(len, parts))}
     tiles = {322: tile_width, 323: tile_height, 324: strips[273], 325: strips[279]}

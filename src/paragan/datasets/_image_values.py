@@ -60,16 +60,16 @@ def top_of(values: Values) -> int:
     return 255 if values.dtype.itemsize == 1 else _image_decoding.TOP_OF_16_BITS
 
 
-def is_beyond_pillow(data: bytes, channels: int) -> bool:
-    """Return whether a file has values that Pillow does not read, or a fourth band that is none of alpha."""
+def is_beyond_pillow(data: bytes) -> bool:
+    """Return whether a file has values that Pillow does not read, or bands that are neither colours nor alpha."""
     if _is_deep_png(data):
         return b"tRNS" in data[: data.find(b"IDAT")]
     layout = _tiff_bands.read_layout(data)
     if layout is None:
         return False
-    bands = layout.shape[2]
-    is_usual = layout.dtype.kind == "u" and layout.dtype.itemsize <= 2 and bands <= 4
-    return not is_usual or (channels == bands == 4 and not layout.has_alpha)
+    is_usual = layout.dtype.kind == "u" and layout.dtype.itemsize <= 2
+    bands = layout.shape[2]  # a second one is taken for alpha
+    return not is_usual or (bands > 2 and bands != layout.num_colours + layout.has_alpha)
 
 
 def read_values(data: bytes, where: str) -> StoredValues:

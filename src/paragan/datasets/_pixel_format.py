@@ -59,7 +59,7 @@ class PixelFormat:
         options = self.options
         is_usual = options.bits == 8 and options.range is None and options.channels in _OF_PILLOW
         with _image_decoding.raise_image_errors(where):
-            is_usual = is_usual and not is_beyond_pillow(data, options.channels)
+            is_usual = is_usual and not is_beyond_pillow(data)
         if not is_usual:  # more bits, a range, bands: not for Pillow alone
             levels = [np.asarray(self._cut(level, where, draw)) for level in read_levels(data, where, options)]
             return np.rint(np.stack(levels).clip(0, 1) * (2**options.bits - 1)).astype(self.dtype)

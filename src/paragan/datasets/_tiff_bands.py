@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, TiffImagePlugin as tiff
 
 Values = NDArray[Any]  # of a file, of any type of numbers
-_GREY_AND_RGB = (1, 2)
+_GREY, _RGB = 1, 2
 _LOSSLESS = (1, 5, 8, 32773, 32946, 34925, 50000)  # none, LZW, deflate, PackBits, deflate, LZMA, Zstandard
 _TYPES = {(number, 8 * size): f"{kind}{size}" for number, kind in enumerate("uif", 1) for size in (1, 2, 4, 8)}
 _UNUSED_TAG = 65_535
@@ -31,6 +31,11 @@ class Tiff:
         """Whether the last band is alpha, by which colours are not multiplied."""
         return self.tags.get(tiff.EXTRASAMPLES) == (2,)
 
+    @property
+    def num_colours(self) -> int:
+        """Bands that are grey or RGB by the file; GDAL calls the first of any number grey."""
+        return 3 if self.tags[tiff.PHOTOMETRIC_INTERPRETATION] == _RGB else 1
+
 
 def read_layout(data: bytes) -> Tiff | None:
     """Return the layout of a TIFF file; None for other files, and values that are not plain grey, RGB and more."""
@@ -41,7 +46,7 @@ def read_layout(data: bytes) -> Tiff | None:
     stream.seek(page.next)
     page.load(stream)
     kinds, bits = ({*page.get(tag, (1,))} for tag in (tiff.SAMPLEFORMAT, tiff.BITSPERSAMPLE))
-    is_plain = page.get(tiff.PHOTOMETRIC_INTERPRETATION) in _GREY_AND_RGB and page.get(tiff.EXTRASAMPLES) != (1,)
+    is_plain = page.get(tiff.PHOTOMETRIC_INTERPRETATION) in (_GREY, _RGB) and page.get(tiff.EXTRASAMPLES) != (1,)
     is_plain = is_plain and page.get(tiff.COMPRESSION, 1) in _LOSSLESS and len(kinds) == len(bits) == 1
     if not is_plain or (number := (kinds.pop(), bits.pop())) not in _TYPES:
         return None
