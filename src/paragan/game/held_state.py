@@ -63,15 +63,21 @@ class HeldState:
         while pending and len(values) < _MAX_VALUES:
             name, value, package = pending.pop()
             with suppress(*REFUSALS):  # of a proxy without its object, or a weight of a lazy layer
-                if isinstance(value, Tensor) and id(value) not in seen:
-                    values[name] = (id(value), 0 if value.is_inference() else value._version)
-                    self.tensors.append(value)
-                elif (text := _text(value)) is not None:
-                    values[name] = text
-                elif id(value) not in seen:
+                if id(value) in seen:
+                    continue
+                if (held := self._held(value)) is not None:
+                    values[name] = held
+                else:
                     seen.add(id(value))
                     pending += _inside(name, value, package)
         return values
+
+    def _held(self, value: object) -> object:
+        """Return what stands for a tensor or a value that is text; None for an object that holds others."""
+        if isinstance(value, Tensor):
+            self.tensors.append(value)
+            return id(value), 0 if value.is_inference() else value._version
+        return _text(value)
 
 
 def _text(value: object) -> str | None:
@@ -84,6 +90,12 @@ def _text(value: object) -> str | None:
         case np.ndarray():
             values = hashlib.sha256(value.tobytes()).hexdigest() if value.nbytes <= _MAX_BYTES else id(value)
             return f"{value.dtype} {value.shape} {values}"
+    return _generator_state(value)
+
+
+def _generator_state(value: object) -> str | None:
+    """Return the state of a generator of random numbers as text; None for other objects."""
+    match value:
         case torch.Generator():
             return repr(value.get_state().numpy().tobytes())
         case np.random.Generator():

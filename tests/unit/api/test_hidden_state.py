@@ -186,13 +186,7 @@ class File(Mapping):
         return 1 << 40
 
 
-def of_traced_features():
-    net = torch.jit.trace(nn.Linear(6, 2).requires_grad_(False), torch.ones(1, 6))
-    return pg.Term(name="own", function=lambda outputs, feed: net(outputs.images).square())
-
-
 QUIET = {
-    "traced": lambda: [of_traced_features()],
     "a mapping of a file": lambda: [Attribute(File(), lambda value, x: value)],
     "many large arrays": lambda: [Attribute([np.zeros(1 << 11)] * (1 << 20), lambda value, x: value)],
     "plain": lambda: [pg.Term(name="own", function=square)],
@@ -206,7 +200,6 @@ QUIET = {
 def test_terms_without_hidden_state_are_not_warned_of(tmp_path, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*torch.jit", category=DeprecationWarning)
         trainer(G, D, tmp_path, terms=QUIET[kind](), train__kimg=0.004).run()
 
 

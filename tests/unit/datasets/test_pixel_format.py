@@ -175,16 +175,6 @@ def test_bands_of_tiff_become_channels():
         pixels(channels=7).decode(tiff(four), "x")
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, {"rgb": True}, {"rgb": True, "planar": True}])
-@pytest.mark.parametrize("bands", [3, 4, 5])
-def test_the_first_bands_are_the_colours_where_none_is_alpha(bands, layout):
-    values = noise(*SIDE, bands)
-    data = tiff(values, **layout)
-    assert np.array_equal(pixels(channels=3).decode(data, "x"), values.transpose(2, 0, 1)[:3])
-    grey = values @ [0.299, 0.587, 0.114, 0, 0][:bands] if bands < 5 else values[..., 0]
-    assert np.abs(pixels(channels=1).decode(data, "x")[0] - grey).max() <= 1
-
-
 @pytest.mark.parametrize("bits", [8, 16])
 def test_alpha_is_composited_or_kept(bits):
     values = noise(*SIDE, 4).clip(1)
