@@ -229,10 +229,29 @@ def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
     return (f"values are from {low:g} to {high:g}, and the range is {text}; pass data.range=[{low:g},{high:g}]",)
 
 
-class ValueSummary:
-    """Range, bands, pages and kinds of the images of a data set."""
+def share_outside(values: Values, limits: tuple[float, float] | None) -> float:
+    """Return the share of values outside of `limits`, from 0 to 1; 0 without limits."""
+    return 0.0 if limits is None else float(np.mean((values < limits[0]) | (values > limits[1])))
 
-    def __init__(self) -> None:
+
+def describe_cut(share: float, limits: tuple[float, float], low: float, high: float, top: float) -> tuple[str, ...]:
+    """Return a warning for limits that more than half of the values, from `low` to `high`, lie outside of."""
+    if share <= 1 / 2:
+        return ()
+    fix = f"pass data.range=[{low:g},{high:g}]" if describe_range(low, high, top) else "leave data.range out"
+    cut = f"{share:.0%} of the values lie outside of data.range=[{limits[0]:g},{limits[1]:g}]"
+    return (f"{cut} and become black or white; they are from {low:g} to {high:g}: {fix}",)
+
+
+class ValueSummary:
+    """Range, bands, pages and kinds of the images of a data set.
+
+    limits: the range that is set, if one is.
+    """
+
+    def __init__(self, limits: tuple[float, float] | None) -> None:
+        self._limits = limits
+        self._sum_outside = 0.0  # of the share of each image
         self.ranges: dict[str, tuple[float, float]] = {}  # by depth, such as `8-bit`
         self.top = 255.0
         self.max_bands = 0
@@ -249,24 +268,28 @@ class ValueSummary:
         self.max_bands = max(self.max_bands, stored.colours_HWC.shape[2])
         self.num_with_more += stored.has_more
         self.kinds[stored.kind] += 1
+        self._sum_outside += share_outside(stored.colours_HWC, self._limits)
 
     @property
-    def limits(self) -> tuple[float, float]:
+    def extent(self) -> tuple[float, float]:
         lows, highs = zip(*self.ranges.values(), strict=True)
         return min(lows), max(highs)
 
     @property
     def better_range(self) -> tuple[float, float] | None:
         """Lowest and highest value where the default range does not fit them."""
-        return self.limits if self.ranges and describe_range(*self.limits, self.top) else None
+        return self.extent if self.ranges and describe_range(*self.extent, self.top) else None
 
-    def warnings(self, options: PixelOptions) -> Iterator[str]:
-        """Yield a line for a range that is hardly used, for further pages, and for bands that are not read."""
-        if options.range is None and self.ranges:
-            yield from describe_range(*self.limits, self.top)
+    def warnings(self, channels: int = 3) -> Iterator[str]:
+        """Yield a line for a range that hardly fits, for further pages, and for bands that are not read."""
+        if self.ranges and self._limits is None:
+            yield from describe_range(*self.extent, self.top)
+        elif self.ranges and self._limits:
+            share = self._sum_outside / self.kinds.total()
+            yield from describe_cut(share, self._limits, *self.extent, self.top)
         if self.num_with_more:
             yield f"{self.num_with_more:,} of {self.kinds.total():,} images examined have several pages: one is read"
-        num_read = 3 if options.channels == 1 else options.channels  # grey is mixed from red, green and blue
+        num_read = 3 if channels == 1 else channels  # grey is mixed from red, green and blue
         if self.max_bands > num_read:
             fix = f"data.channels={self.max_bands} trains on all"
             yield f"images have {self.max_bands} bands, of which the first are read; {fix}"

@@ -132,17 +132,17 @@ class PairDecoder:
         return replace(self, sides=(side_a.with_channels_of(modes_a), side_b.with_channels_of(modes_b)))
 
     def warnings(self, images: EncodedImages) -> Iterator[str]:
-        """Yield warnings about the values of a few pairs; those of JPEG files are always 8 bits."""
-        summaries = (ValueSummary(), ValueSummary())
+        """Yield warnings about the values of a few pairs; those of JPEG files fit if no range is set."""
+        summaries = [ValueSummary(side.limits) for side in self.sides]
         for row in _examples(images):
             with suppress(DataError):  # which is raised when the pair is fetched
                 (data,) = images.read([row])
                 files = split_pair(data) if self.is_two_files else (data, data)
-                for summary, file in zip(summaries, files, strict=True):
-                    if image_suffix(file) != ".jpg":
+                for side, summary, file in zip(self.sides, summaries, files, strict=True):
+                    if side.limits or image_suffix(file) != ".jpg":
                         summary.add(read_values(file, images.where(row)))
         for name, side, summary in zip("AB", self.sides, summaries, strict=True):
-            for line in summary.warnings(PixelOptions(range=side.limits)):
+            for line in summary.warnings():
                 yield f"{name}: {side.named(line)}"
 
 

@@ -76,23 +76,24 @@ class PixelFormat:
         return _without_hidden_colours(image) if image.mode == "RGBA" else image
 
     def warnings(self, images: EncodedImages, rows: Rows) -> tuple[str, ...]:
-        """Return warnings about values, bands and pages, after a look at a few rows; JPEG is always usual.
+        """Return warnings about values, bands and pages, after a look at a few rows; JPEG is usual without a range.
 
         Raises `DataError` if the settings do not fit one of them, which would otherwise end a run after its start.
         """
-        summary = ValueSummary()
+        limits = self.options.range
+        summary = ValueSummary(limits)
         for place in np.linspace(0, len(rows) - 1, min(_NUM_EXAMINED, len(rows))):
             row = int(rows[int(place)])
             try:
                 (data,) = images.read([row])
-                if image_suffix(data) != ".jpg":
+                if limits or image_suffix(data) != ".jpg":
                     summary.add(read_values(data, images.where(row)))
                 self.decode(data, images.where(row))
             except PixelSettingError:
                 raise
             except DataError:  # of a damaged image, which is raised again when it is fetched
                 continue
-        return tuple(summary.warnings(self.options))
+        return tuple(summary.warnings(self.options.channels))
 
     def _cut(self, image: Image.Image, where: str, draw: int | None) -> Image.Image:
         """Return the part of an upright image that the settings choose, resized to `size`."""

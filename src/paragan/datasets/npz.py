@@ -19,7 +19,7 @@ from paragan.core.option_types import FilePath, Interval
 from paragan.core.printable import join_some
 from paragan.core.source import Source
 from paragan.datasets._class_numbers import NumberedClasses, number_labels
-from paragan.datasets._image_values import describe_range, round_values, top_of
+from paragan.datasets._image_values import describe_cut, describe_range, round_values, share_outside, top_of
 from paragan.datasets._options import check_range
 from paragan.datasets._tiff_bands import Values
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
@@ -71,9 +71,13 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if classes is not None:
         labels_N = torch.from_numpy(classes.labels.astype(np.int64))[rows]
         images = InMemorySource(images_NCHW, labels_N, classes.names, fingerprint)
+    low, high, top = float(values_NCHW.min()), float(values_NCHW.max()), top_of(values_NCHW)
     if options.range is None:
-        notices = (*describe_range(float(values_NCHW.min()), float(values_NCHW.max()), top_of(values_NCHW)), *notices)
-    images.notices = notices
+        range_notices = describe_range(low, high, top)
+    else:
+        share = share_outside(values_NCHW, options.range)
+        range_notices = describe_cut(share, options.range, low, high, top)
+    images.notices = (*range_notices, *notices)
     images.reading = f"holds out {len(splits['held_out']):,}"
     return images
 

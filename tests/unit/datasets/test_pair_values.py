@@ -5,7 +5,9 @@ import pytest
 from PIL import Image
 
 from paragan.core.errors import DataError
+from paragan.core.option_types import Choice
 from paragan.datasets import paired
+from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.pair_files import picture, source
 
 
@@ -46,3 +48,16 @@ def test_hardly_used_range_is_said_and_values_without_a_range_name_the_setting(t
     assert any("data.range=" in line for line in source(tmp_path / "a", direction="b_to_a").notices)
     with pytest.raises(DataError, match=r"A/.*data\.condition_range="):
         source(tmp_path / "b")
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg"])
+@pytest.mark.parametrize("key", ["range", "condition_range"])
+def test_range_that_cuts_most_values_of_one_side_is_said_once_by_check_and_training(tmp_path, suffix, key):
+    for number in range(3):
+        for folder in "AB":
+            (tmp_path / folder).mkdir(exist_ok=True)
+            picture(number, (16, 16)).save(tmp_path / folder / f"{number}.{suffix}")
+    limits = {key: (0, 1)}
+    report = check_dataset(str(tmp_path), data=Choice("paired", paired.Options(path=str(tmp_path), size=16, **limits)))
+    for lines in (source(tmp_path, **limits).notices, report.warnings):
+        assert [f"data.{key}=[0,1]" in line for line in lines if "range" in line] == [True]

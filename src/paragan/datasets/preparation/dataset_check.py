@@ -22,7 +22,6 @@ from paragan.datasets._encoded_images import EncodedImages, ShardImages
 from paragan.datasets._image_decoding import check_values_finite
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import StoredValues, ValueSummary, mix_bands, read_values
-from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import is_pair
 from paragan.datasets._pair_files import kind_of_pairs, split_pair
 from paragan.datasets.base.audio_files import ENDINGS
@@ -110,6 +109,7 @@ def _open(data: Choice, report: DatasetReport) -> EncodedImages:
         pairs.decode_pair = decoder
         names = sides.names if sides else ("the left half", "the right half")
         report.pairs = "; ".join((f"{len(pairs):,} of {names[0]} and {names[1]}", *pairs.notices))
+        pairs.notices = (*pairs.notices, *decoder.warnings(pairs))
         return pairs
     if data.name == "shards" and not has_shards(options.path):
         raise DataError(f"data.path: no shards in {options.path!r}; make them with `data prepare SRC OUT`")
@@ -189,7 +189,7 @@ def _examine(
     """
     sizes = []
     channels = getattr(options, "channels", None)  # of pairs: as the files are
-    summary = ValueSummary()
+    summary = ValueSummary(options.range)
     formats: Counter[str] = Counter()
     first_rows: dict[Hashable, int] = {}
     for row in range(len(images)):
@@ -221,7 +221,8 @@ def _examine(
     report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
     if report.is_grey or isinstance(images, _ArrayImages):
         channels = summary.max_bands
-    report.warnings += tuple(summary.warnings(PixelOptions(channels=channels or 3, range=options.range)))
+    if images.decode_pair is None:  # each side of pairs has a range of its own
+        report.warnings += tuple(summary.warnings(channels or 3))
     return sizes
 
 
