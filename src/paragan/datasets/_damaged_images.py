@@ -55,9 +55,9 @@ def exclude_damaged(
         )
     if not damaged:
         return images
-    are = "sample is" if len(damaged) == 1 else "samples are"
+    are = "is" if len(damaged) == 1 else "are"
     named = join_some([repr(name) for name in sorted(damaged)])
-    notice = f"{len(damaged):,} of {len(images):,} {are} damaged and excluded (data.damaged=skip): {named}"
+    notice = f"{len(damaged):,} of {len(images):,} samples {are} damaged and excluded (data.damaged=skip): {named}"
     return SelectedImages(images, intact, (notice,))
 
 

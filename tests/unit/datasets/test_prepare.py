@@ -217,7 +217,7 @@ def test_damaged_images_are_skipped(tmp_path, images, monkeypatch):
     path.write_bytes(path.read_bytes()[:200])
     result = prepare_shards(str(images), tmp_path / "out", None, 5, options=FolderOptions(damaged="skip"))
     assert len(result.folder) == 22
-    assert "1 of 23 sample is damaged and excluded" in result.notices[0]
+    assert "1 of 23 samples is damaged and excluded" in result.notices[0]
     path.unlink()
     assert contents(Path(prepared(images, tmp_path / "clean").address)) == contents(tmp_path / "out")
 
