@@ -210,7 +210,8 @@ def _find_classes(
         raise pairs_error(name, names)
     notices: tuple[str, ...] = ()
     first_folders = [parts[0].top + folder + b"/" for folder in names]
-    if choice is None and len(names) <= _MAX_SIDES and _image_paths.have_equal_files(paths, first_folders):
+    are_sides = names == [b"a", b"b"]
+    if choice is None and len(names) <= _MAX_SIDES and _image_paths.have_equal_files(paths, first_folders, are_sides):
         notices = (
             f"{name}: folders {_listed(names)} hold files of equal names and are read as classes; {_BOTH_WAYS}; of "
             "two folders named A and B, data.name=paired trains on pairs",
@@ -270,8 +271,7 @@ def pairs_error(name: str, folders: list[bytes]) -> DataError:
 
 
 def _choose_one(named: str) -> str:
-    ways = f"data.classes=folders makes {named} classes, data.classes=none trains without classes"
-    return f"pass the folder of one of {named}, or choose: {ways}"
+    return f"pass the folder of one of {named}, or choose: {_BOTH_WAYS.replace('them', named)}"
 
 
 def _are_pairs(names: list[bytes]) -> bool:

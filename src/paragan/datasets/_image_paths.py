@@ -126,14 +126,17 @@ def path_next_to_folders(paths: list[bytes], top: bytes) -> bytes | None:
     return next((path for path in paths[rows_in(paths, top)] if path.find(b"/", len(top)) < 0), None)
 
 
-def have_equal_files(paths: list[bytes], tops: list[bytes]) -> bool:
+def have_equal_files(paths: list[bytes], tops: list[bytes], with_numbered: bool) -> bool:
     """Return whether most file names are in all folders, but for the suffix, as of pairs, which are no classes.
 
     At least two: a single one, such as 1.png in each class, is chance. Compared are the first files of each folder.
+    with_numbered: also names that differ in digits alone, such as img_1.png, which classes often have.
     """
     firsts = [[path[len(top) :] for path in paths[rows_in(paths, top)][:_NUM_COMPARED]] for top in tops]
     stems = [{os.path.splitext(name)[0] for name in names} for names in firsts]
-    return 2 * len(set.intersection(*stems)) > max(2, *map(len, stems))
+    shared = set.intersection(*stems)
+    is_numbered = len({re.sub(rb"\d+", b"", stem) for stem in shared}) == 1
+    return 2 * len(shared) > max(2, *map(len, stems)) and (with_numbered or not is_numbered)
 
 
 def is_hidden(path: bytes) -> bool:
