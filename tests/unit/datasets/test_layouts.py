@@ -194,7 +194,7 @@ def test_the_setting_decides_what_folders_are(tmp_path, counts, folders, none):
 
 
 @pytest.mark.parametrize(
-    "counts", [["00000/ 3", "00001/ 3"], ["cats/1.png 1", "cats/2.png 1", "dogs/1.png 1", "dogs/2.png 1"]]
+    "counts", [["00000/ 3", "00001/ 3"], ["cats/x.png 1", "cats/y.png 1", "dogs/x.png 1", "dogs/y.png 1"]]
 )
 def test_a_guess_is_said_with_the_way_to_say_it(tmp_path, counts):
     (notice,) = open_encoded_images(str(fill(tmp_path, *counts))).notices
