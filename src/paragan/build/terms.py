@@ -1,5 +1,7 @@
 """Construction of the terms of a game: adversarial loss, penalties, augmentation of D's inputs."""
 
+import inspect
+
 from torch import nn
 
 from paragan.build.data import Data, sample_name
@@ -10,18 +12,31 @@ from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.network_factory import Model
 from paragan.core.option_types import Choice
+from paragan.core.outside_code import reraise_as_config_error
 from paragan.core.protocols import Augment, Loss, Penalty
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 
 
 def adversarial(choice: Choice, model: Model | None = None) -> Loss:
-    """Return the loss of a file of `losses/`, or that of a program."""
+    """Return the loss of a file of `losses/`, or that of a program.
+
+    Raises `ConfigError` for a file whose `loss` is neither a `Loss` nor a function of its options that returns one.
+    """
     if isinstance(model, TensorGame) and choice.name == FROM_MEMORY:
         assert model.loss is not None
         return model.loss
     declared = registry.load_chosen("losses", choice).loss
-    return declared if isinstance(declared, Loss) else declared(choice.options)
+    if inspect.isfunction(declared) and len(inspect.signature(declared).parameters) == 1:
+        with reraise_as_config_error(f"loss {choice.name}"):
+            declared = declared(choice.options)
+    if not isinstance(declared, Loss):
+        kind = type(declared).__name__
+        raise ConfigError(
+            f"loss {choice.name}: loss must be pg.Loss(d_loss, g_loss), not a {kind}; d_loss(real, fake) and "
+            "g_loss(fake, real) take logits and return one value per sample"
+        )
+    return declared
 
 
 def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict[Side, tuple[Penalty, ...]]:
