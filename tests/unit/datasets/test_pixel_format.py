@@ -8,8 +8,7 @@ import torch
 from PIL import Image, ImageOps
 
 from paragan.core.errors import DataError
-from paragan.core.option_types import Choice
-from paragan.datasets import folder, npz
+from paragan.datasets import folder
 from paragan.datasets._image_values import read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pixel_format import PixelFormat
@@ -236,38 +235,6 @@ def test_a_narrow_range_further_pages_and_bands_are_said(tmp_path):
     stream = io.BytesIO()
     pages[0].save(stream, "TIFF", save_all=True, append_images=pages[1:])
     assert "3 of 3 images examined have several pages" in notices(stream.getvalue())
-
-
-@pytest.mark.parametrize(
-    ("suffix", "dtype", "high", "limits", "fix"),
-    [
-        ("png", np.uint8, 255, (0, 1), "leave data.range out"),
-        ("jpg", np.uint8, 255, (200, 255), "leave data.range out"),
-        ("tif", np.uint16, 4095, (0, 255), "pass data.range=[0,4095]"),
-        ("npz", np.uint8, 255, (0, 1), "leave data.range out"),
-        ("png", np.uint8, 255, (0, 200), None),
-        ("jpg", np.uint8, 255, (0, 255), None),
-        ("npz", np.uint8, 255, (100, 255), None),
-    ],
-)
-def test_a_range_that_cuts_most_values_is_said_by_check_and_training(tmp_path, suffix, dtype, high, limits, fix):
-    levels = np.linspace(0, high, 16 * 16 * 3).astype(dtype).reshape(16, 16, 3)
-    if suffix == "npz":
-        np.savez(tmp_path / "x.npz", images=np.stack([levels] * 4))
-    for number in range(4 if suffix != "npz" else 0):
-        if suffix == "tif":
-            (tmp_path / f"{number}.tif").write_bytes(tiff(levels))
-        else:
-            Image.fromarray(levels).save(tmp_path / f"{number}.{suffix}")
-    path = str(tmp_path / "x.npz") if suffix == "npz" else str(tmp_path)
-    kind = npz if suffix == "npz" else folder
-    options = kind.Options(path=path, range=limits)
-    name = "npz" if suffix == "npz" else "folder"
-    report = check_dataset(path, data=Choice(name, options))
-    for lines in (kind.source(options, "train").notices, report.warnings):
-        about = [line for line in lines if "data.range" in line]
-        assert len(about) == (fix is not None), lines
-        assert all(fix in line and "{:g},{:g}".format(*limits) in line and "%" in line for line in about)
 
 
 def test_values_that_need_a_range_are_no_damage(tmp_path):

@@ -84,27 +84,6 @@ def test_check_names_the_pictures_that_training_on_pairs_would_refuse(tmp_path, 
     assert sum(map(len, splits)) == 20
 
 
-@pytest.mark.parametrize(
-    ("folders", "file", "is_said"),
-    [
-        ("circles stars", "{:04}.png", False),
-        ("cats dogs birds", "img_{}.jpg", False),
-        ("train/cats train/dogs", "{}.png", False),
-        ("photos sketches", "{}.png street_{}.png", True),
-        ("a b", "{:04}.png", True),
-    ],
-)
-def test_numbered_files_of_classes_are_no_pairs_unless_the_folders_are_named_so(tmp_path, folders, file, is_said):
-    files = [name.format(number) for name in file.split() for number in range(4)]
-    for folder in folders.split():
-        for name in files:
-            (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-            (tmp_path / folder / name).touch()
-    images = open_encoded_images(str(tmp_path))
-    assert len(images.class_names) == len(folders.split())
-    assert any("data.name=paired" in line for line in images.notices) == is_said
-
-
 @pytest.mark.parametrize("folders", [("a", "b"), ("train/a", "train/b"), ("x/a", "x/b")])
 @pytest.mark.parametrize("num_more", [0, 2])
 def test_classes_called_a_and_b_are_classes_in_check_and_training(tmp_path, folders, num_more):
