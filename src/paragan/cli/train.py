@@ -12,10 +12,10 @@ from paragan.cli.arguments import Code, Trust, Words, trusted_recipe
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.config import RunConfig
 from paragan.core.addresses import is_url
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension, has_extension
-from paragan.datasets._options import AudioOptions, FolderOptions
+from paragan.runs.data_files import check_data_files
 
 if TYPE_CHECKING:
     from paragan.runs.start import RunRequest
@@ -49,7 +49,7 @@ def train_command(
         overrides.append("train.change_rates=true")
     outside = trusted_recipe(trust, code)
     config = load_config(recipe, overrides, outside)
-    _check_files(config.data.options)
+    check_data_files(config.data.options)
     from paragan.runs.start import RunRequest, start_training
 
     where, folder = _run_place(run if out is None else out, recipe)
@@ -90,25 +90,6 @@ def _advise_on_memory(request: RunRequest) -> str:
     from paragan.extensions.planning.plan_run import advise_on_memory
 
     return advise_on_memory(request)
-
-
-def _check_files(options: object) -> None:
-    """Raise `DataError` for data that does not exist, before torch is imported, which takes seconds."""
-    kind: type = type(options)
-    path = getattr(options, "path", "")
-    labels = getattr(options, "labels", None)
-    if not (path or isinstance(options, FolderOptions)):
-        return  # data without files: without imports
-    from paragan.config.reference import meanings
-    from paragan.datasets.base.label_files import check_label_table
-    from paragan.datasets.base.open_images import check_path, describe_missing
-
-    if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and path):
-        check_path(path)
-    elif path and not is_url(path) and not Path(path).exists():
-        raise DataError(f"data.path: {describe_missing(path)}; pass data.path=PATH: {meanings(kind)['path']}")
-    if isinstance(labels, str):
-        check_label_table(labels, path)
 
 
 def _run_place(where: str | None, recipe: str) -> tuple[str, Path]:

@@ -122,6 +122,7 @@ def test_verify_batch_norm_of_torch_trains_on_two_ranks_as_on_one(verified):
 
 
 @pytest.mark.filterwarnings("ignore:model. Generator.forward.* reads a generator of its own:UserWarning")
+@pytest.mark.filterwarnings("ignore:model. Generator.forward.* changes calls, which no checkpoint has:UserWarning")
 @pytest.mark.filterwarnings("ignore:model. Discriminator.forward.* does not use the weights:UserWarning")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_verify_fault_fails_its_law_with_reason(fault, verified):

@@ -169,7 +169,7 @@ def test_invalid_line_of_the_record_is_dropped(tmp_path, line):
 @pytest.mark.parametrize(
     ("raised", "code", "reason"),
     [
-        (OSError(errno.ENOSPC, "No space left", "x"), 2, "x: No space left"),
+        (OSError(errno.ENOSPC, "No space left", "x"), 2, "x: No space left; free space, and run the command again"),
         (RuntimeError("out of memory"), 2, "out of memory: out of memory; lower train.batch or the model's width"),
         (KeyboardInterrupt(), 130, "KeyboardInterrupt"),
         (SystemExit(3), 3, "3"),

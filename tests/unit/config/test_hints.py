@@ -51,7 +51,7 @@ def test_hints_give_names_that_exist_for_names_that_do_not():
         ("num_workers=0", "use loading.prefetch=0"),
         ("gp_weight=5", "use penalties='[{name: gradient_penalty, weight: 5}]'"),
         ("penalties=gp", "use penalties.0.name=gradient_penalty"),
-        ("data.flip=true", ": pass data.name=NAME too"),
+        ("data.flip=true", ": leave it out, or pass data.name=NAME too"),
     ],
 )
 def test_the_settings_of_other_trainers_are_answered_with_those_to_give(word, given):

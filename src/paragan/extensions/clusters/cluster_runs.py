@@ -16,6 +16,7 @@ from paragan.core.files import write_bytes
 from paragan.core.types import Side
 from paragan.extensions.clusters import ClusterJob, load_target
 from paragan.runs import rank_checks
+from paragan.runs.data_files import check_data_files
 from paragan.runs.run_request import RunRequest, check_init
 from paragan.runs.session import check_start
 
@@ -52,6 +53,7 @@ def check_job_start(config: RunConfig, job: ClusterJob, target: str) -> None:
     if target == "slurm":
         check_init(request)  # on the disk that all hosts share; files of data may be on the others only
     elif target in ("local", "mpi") and not is_url(job.out):
+        check_data_files(config.data.options)
         check_start(request, job.size)
 
 
