@@ -15,7 +15,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension, has_extension
-from paragan.runs.data_files import check_data_files
+from paragan.runs.run_request import check_data_files
 
 if TYPE_CHECKING:
     from paragan.runs.start import RunRequest

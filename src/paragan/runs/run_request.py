@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paragan.config import RunConfig, outside_names
+from paragan.core.addresses import is_url
 from paragan.core.command import advise_missing
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, DataError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension
+from paragan.datasets._options import AudioOptions, FolderOptions
 from paragan.distributed.launch.rank_env import RankEnv
 
 if TYPE_CHECKING:
@@ -104,6 +106,25 @@ def runner_of(config: RunConfig) -> Runner:
     check_extension(key, key)
     runner: Runner = import_module(f"paragan.extensions.{key}.runner").make_runner()
     return runner
+
+
+def check_data_files(options: object) -> None:
+    """Raise `DataError` for data that do not exist, before torch is imported. options: of a data set."""
+    kind: type = type(options)
+    path = getattr(options, "path", "")
+    labels = getattr(options, "labels", None)
+    if not (path or isinstance(options, FolderOptions)):
+        return  # data without files: without imports
+    from paragan.config.reference import meanings
+    from paragan.datasets.base.label_files import check_label_table
+    from paragan.datasets.base.open_images import check_path, describe_missing
+
+    if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and path):
+        check_path(path)
+    elif path and not is_url(path) and not Path(path).exists():
+        raise DataError(f"data.path: {describe_missing(path)}; pass data.path=PATH: {meanings(kind)['path']}")
+    if isinstance(labels, str):
+        check_label_table(labels, path)
 
 
 def check_init(request: RunRequest) -> None:

@@ -16,8 +16,7 @@ from paragan.core.files import write_bytes
 from paragan.core.types import Side
 from paragan.extensions.clusters import ClusterJob, load_target
 from paragan.runs import rank_checks
-from paragan.runs.data_files import check_data_files
-from paragan.runs.run_request import RunRequest, check_init
+from paragan.runs.run_request import RunRequest, check_data_files, check_init
 from paragan.runs.session import check_start
 
 
