@@ -215,15 +215,20 @@ def _examine(
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
     report.formats = dict(formats.most_common())
+    _add_values(report, summary, images, options)
+    return sizes
+
+
+def _add_values(report: DatasetReport, summary: ValueSummary, images: EncodedImages, options: Any) -> None:
+    """Add the values and bands of all images, and warnings about them, to the report."""
     report.kinds = dict(summary.kinds.most_common())
     report.ranges = summary.ranges
     report.range = summary.better_range if options.range is None else None
     report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
-    if report.is_grey or isinstance(images, _ArrayImages):
-        channels = summary.max_bands
+    takes_all_bands = report.is_grey or isinstance(images, _ArrayImages)
+    channels = summary.max_bands if takes_all_bands else getattr(options, "channels", None)
     if images.decode_pair is None:  # each side of pairs has a range of its own
         report.warnings += tuple(summary.warnings(channels or 3))
-    return sizes
 
 
 def _read(images: EncodedImages, row: int) -> list[tuple[str, StoredValues]]:
