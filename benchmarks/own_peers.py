@@ -1,11 +1,13 @@
 """`lightweight-gan` and `stylegan2-pytorch` on a folder, by their own code and defaults, for a limit of CPU time.
 
 `pip install --no-deps --target SITE lightweight-gan==1.2.1 stylegan2-pytorch==1.9.0 kornia==0.7.4 kornia-rs einops
-vector-quantize-pytorch einx adabelief-pytorch retry fire decorator py termcolor`, then
+vector-quantize-pytorch einx adabelief-pytorch retry fire decorator py termcolor tabulate colorama loguru frozendict
+torch-einops-utils`, then
 `PYTHONPATH=SITE python -m benchmarks.own_peers PEER FOLDER OUT --size 64`.
 
 Both demand CUDA; here `cuda()` leaves tensors where they are. torchvision, of which they use six transforms of PIL
-images and the writing of sheets, is stood in for by Pillow: the same resize, crop and scale to [0, 1].
+images and the writing of sheets, is stood in for by Pillow: the same resize, crop and scale to [0, 1]. They draw no
+sheets while they train, since this time is not training, and `aim`, a logger that is off, is not imported.
 """
 
 import math
@@ -46,6 +48,7 @@ def main(
     _stand_in_for_torchvision()
     _keep_on_cpu()
     trainer, sample = PEERS[peer](folder, out / "work", size)
+    trainer.evaluate = lambda *_, **__: None
     steps = 0
     while time.process_time() < cpu_s:
         trainer.train()
@@ -150,6 +153,7 @@ def _stand_in_for_torchvision() -> None:
     utils.save_image = lambda *_, **__: None  # type: ignore[attr-defined]  # no sheets: their time is not training
     package.transforms, package.utils = transforms, utils  # type: ignore[attr-defined]
     names = {"": package, ".transforms": transforms, ".transforms.functional": functional, ".utils": utils}
+    sys.modules["aim"] = ModuleType("aim")
     sys.modules.update({f"torchvision{name}": module for name, module in names.items()})
 
 
