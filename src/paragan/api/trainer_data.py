@@ -16,10 +16,11 @@ from paragan.datasets.base.program_data import MAX_NOT_FINITE, DatasetSource, It
 from paragan.datasets.base.samples import SampleForm
 
 
-def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data") -> Source:
-    """Return the data of a program as a source. sample: name of a single tensor. name: of the argument."""
+def source_of(data: Any, form: SampleForm, sample: str | None) -> Source:
+    """Return the data of a program as a source. sample: name of a single tensor."""
+    name = form.argument
     if isinstance(data, Source):
-        _check_format(data, form, name)
+        _check_format(data, form)
         return data
     if isinstance(data, str | PathLike):
         raise ConfigError(f"{name} is a path; train on files with pg.train('own', {{'data.path': {str(data)!r}}})")
@@ -28,9 +29,11 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
     if isinstance(data, Mapping):
         # no update skips a held-out sample: a score of it would be NaN
         max_not_finite = 0.0 if name == "held_out" else MAX_NOT_FINITE
-        return TensorSource(data, form.padding, form.dtype, max_not_finite)
+        source = TensorSource(data, form.padding, form.dtype, max_not_finite)
+        source.argument = name
+        return source
     if isinstance(data, DataLoader):
-        return _of_loader(data, form, name)
+        return _of_loader(data, form)
     if _has_rows(data):
         return DatasetSource(data, form)
     if callable(data):
@@ -46,27 +49,25 @@ def source_of(data: Any, form: SampleForm, sample: str | None, name: str = "data
 def held_out_source(data: object, form: SampleForm, sample: str | None) -> Source | None:
     """Return the held-out samples of a program as a source, None if there are none; errors name the argument."""
     try:
-        return None if data is None else source_of(data, form, sample, "held_out")
+        return None if data is None else source_of(data, replace(form, argument="held_out"), sample)
     except DataError as error:
         raise DataError(str(error).replace("data:", "held_out:", 1)) from error
 
 
-def _check_format(source: Source, form: SampleForm, name: str) -> None:
+def _check_format(source: Source, form: SampleForm) -> None:
     for tensor, spec in source.tensors.items():
         if spec.dtype.is_floating_point and spec.dtype != form.dtype:
-            kind = dtype_name(form.dtype)
-            raise ConfigError(
-                f"{name}: {tensor} is {dtype_name(spec.dtype)}, and the weights are {kind}; return it as {kind}"
-            )
+            stored, kind = dtype_name(spec.dtype), dtype_name(form.dtype)
+            raise ConfigError(f"{form.argument}: {tensor} is {stored}, and the weights are {kind}; return it as {kind}")
 
 
-def _of_loader(loader: DataLoader[Any], form: SampleForm, name: str) -> Source:
+def _of_loader(loader: DataLoader[Any], form: SampleForm) -> Source:
     """Return the data set of a loader, which its workers read in the order of the run."""
+    name = form.argument
     if loader.batch_size is None and loader.batch_sampler is None:
         raise ConfigError(f"{name} is a DataLoader without batches (batch_size=None); pass its dataset")
     collate = None if loader.collate_fn is default_collate else loader.collate_fn
-    form = replace(form, collate=collate)
-    source = source_of(loader.dataset, form, None, name)
+    source = source_of(loader.dataset, replace(form, collate=collate), None)
     used, unused = "dataset and collate_fn", "num_workers (a stream is read by this process), sampler"
     if isinstance(source, DatasetSource):
         source.use_processes(loader.num_workers, loader.worker_init_fn)

@@ -88,7 +88,7 @@ def _tensor_scorer(
     assert evaluator_of is not None
 
     def score(player: Player, prior: Prior) -> Score:
-        generator = sampling_network(player)
+        generator = sampling_network(player, samples.argument)
         drawn = tensor_images.sample_inputs(generator, samples, prior, options.num_images, options.sampling)
         values = evaluator_of().score(drawn, is_sharded=player.is_sharded)
         sampling = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"

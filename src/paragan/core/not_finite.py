@@ -35,14 +35,15 @@ def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[
         for row in rows_not_finite(values_B):
             text = f"{name} of {where(row)}"
             if source.not_finite is None:
-                raise DataError(not_finite_message([text]))
+                raise DataError(not_finite_message([text], argument=source.argument))
             if len(source.not_finite) < _MAX_NOTED:
                 source.not_finite[text] = None
 
 
-def not_finite_message(names: Collection[str], effect: str = "") -> str:
+def not_finite_message(names: Collection[str], effect: str = "", argument: str = "data") -> str:
     """Return the line about samples with NaN or infinity. effect: what follows, after "is not finite"."""
-    return f"data: {join_some(sorted(names))} is not finite{effect}; leave it out or replace the values {CAUSES}"
+    named = join_some(sorted(names))
+    return f"{argument}: {named} is not finite{effect}; leave it out or replace the values {CAUSES}"
 
 
 def finite_tensors(

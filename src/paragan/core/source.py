@@ -66,7 +66,7 @@ class Source(ABC):
     the order of reading; None: such a sample raises `DataError`. notices_not_finite: the notices name these samples
     before they are read. fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch`
     reads or decodes files, so that reading ahead in threads pays. is_read_by_processes: its samples draw from
-    generators of the process, so threads must not read ahead.
+    generators of the process, so threads must not read ahead. argument: of a program that passed the samples.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """
@@ -81,6 +81,7 @@ class Source(ABC):
     fingerprint: str
     is_decoded: bool = False
     is_read_by_processes: bool = False
+    argument: str = "data"
 
     @property
     def is_image(self) -> bool:
@@ -196,6 +197,7 @@ class DerivedSource(EncodedSource):
         self.column_names = source.column_names
         self.is_decoded = source.is_decoded
         self.is_read_by_processes = source.is_read_by_processes
+        self.argument = source.argument
 
     def __len__(self) -> int:
         return len(self.source)

@@ -41,7 +41,7 @@ class FixedTensors:
     @phase(Phase.EVALUATION)
     def __call__(self, player: Player, prior: Prior, class_names: tuple[str, ...]) -> SampleSheet:
         """Return the sheet: G's inputs that are images, the data, and the generated samples."""
-        return self.sheet(sampling_network(player), prior)
+        return self.sheet(sampling_network(player, self.source.argument), prior)
 
     def sheet(self, generator: CalledNetwork, prior: Prior, columns: int | None = None) -> SampleSheet:
         """Return the sheet of the first samples. columns: number of samples; None: 8."""

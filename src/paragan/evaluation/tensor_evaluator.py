@@ -53,7 +53,7 @@ class TensorEvaluator(TargetEvaluator):
 
     def generated_blocks(self, player: Player, prior: Prior) -> Iterator[SamplePairs]:
         """Generate samples from the inputs of held-out ones."""
-        generator = sampling_network(player)
+        generator = sampling_network(player, self.held_out.argument)
         # a padded sample is compared alone, so that no value depends on the others
         is_padded = any(spec.padded_axis is not None for spec in self.held_out.tensors.values())
         block = 1 if is_padded else BLOCK

@@ -34,13 +34,17 @@ MODE_DESCRIPTIONS = {
 }
 
 
-def sampling_network(player: Player) -> CalledNetwork:
-    """Return the averaged generator if the player has one, else the live one; in full precision."""
+def sampling_network(player: Player, place: str = "data") -> CalledNetwork:
+    """Return the averaged generator if the player has one, else the live one; in full precision.
+
+    place: of its inputs, in messages.
+    """
     if player.ema is not None:
-        return CalledNetwork(module=player.ema.net)
+        return CalledNetwork(module=player.ema.net, place=place)
     # `precision: pure` has bf16 weights.
     low = any(weight.dtype == torch.bfloat16 for weight in player.net.parameters())
-    return CalledNetwork(module=player.net, calling=Calling(torch.bfloat16) if low else Calling())
+    calling = Calling(torch.bfloat16) if low else Calling()
+    return CalledNetwork(module=player.net, calling=calling, place=place)
 
 
 def generate_images(

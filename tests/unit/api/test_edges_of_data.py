@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 import paragan as pg
 from paragan.datasets.base.program_data import TensorSource
@@ -76,6 +77,37 @@ def test_problems_of_held_out_samples_name_the_argument(tmp_path, held_out):
 def test_held_out_samples_without_finite_numbers_are_refused_before_the_run(tmp_path, held_out):
     with pytest.raises(pg.DataError, match=r"^held_out: point .* number 3, "):
         trainer(tmp_path / "run", {"point": torch.zeros(8, 2)}, held_out={"point": held_out})
+
+
+class Rows(Dataset):
+    """Rows as `labelled_rows`, of which number 3 has another point; an exception is raised."""
+
+    def __init__(self, spoiled):
+        self.columns = labelled_rows()
+        self.spoiled = spoiled
+
+    def __len__(self):
+        return len(self.columns["label"])
+
+    def __getitem__(self, number):
+        row = {name: values[number] for name, values in self.columns.items()}
+        if number == 3 and isinstance(self.spoiled, Exception):
+            raise self.spoiled
+        return {**row, "point": self.spoiled} if number == 3 else row
+
+    def epoch(self, number):
+        return (self[row] for row in range(len(self)))
+
+
+SPOILED = {"nan": torch.tensor([0, torch.nan]), "shape": torch.zeros(3), "type": {"a": 1}, "unread": OSError("gone")}
+KINDS = {"rows": Rows, "stream": lambda value: Rows(value).epoch, "loader": lambda value: DataLoader(Rows(value))}
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_problems_of_held_out_samples_that_are_read_later_name_the_argument(tmp_path, kind, spoiled):
+    with pytest.raises(pg.DataError, match=r"^held_out: (?!.*data:)"):
+        run_on(tmp_path, labelled_rows(), held_out=KINDS[kind](SPOILED[spoiled]))
 
 
 @pytest.mark.parametrize("is_cast", ["both", "held out", "none"])

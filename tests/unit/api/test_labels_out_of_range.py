@@ -127,7 +127,9 @@ def test_a_label_that_is_read_later_is_one_line(tmp_path, kind):
     rows = [{name: values[row] for name, values in columns.items()} for row in range(COUNT)]
     samples = {"a list": rows, "a stream": lambda epoch: rows, "held out": data()}[kind]
     held_out = {"held_out": rows} if kind == "held out" else {}
-    with pytest.raises(pg.ConfigError, match=r"^data: label is 5, and Embedded has an embedding of 3 classes, 0 to 2"):
+    argument = "held_out" if held_out else "data"
+    problem = f"^{argument}: label is 5, and Embedded has an embedding of 3 classes, 0 to 2"
+    with pytest.raises(pg.ConfigError, match=problem):
         run_on(tmp_path, samples, settings={**TINY, "train.kimg": 0.1}, **held_out)
 
 

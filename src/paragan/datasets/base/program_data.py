@@ -106,6 +106,7 @@ class DatasetSource(Source):
     is_read_by_processes = True
 
     def __init__(self, dataset: Dataset[Any], form: SampleForm) -> None:
+        self.argument = form.argument
         self._dataset = dataset
         self._num_processes: int | None = None
         self._start: Callable[[int], None] | None = None
@@ -133,7 +134,7 @@ class DatasetSource(Source):
             for row, place in zip(rows, places, strict=True):
                 rng.seed_host(rng.key(seed, "dataset", int(place)))
                 began = time.perf_counter()
-                with reraise_outside_errors(f"data: sample {row}", DataError):
+                with reraise_outside_errors(f"{self.argument}: sample {row}", DataError):
                     samples.append(self._dataset[row])
                 self._sample_s = min(self._sample_s, time.perf_counter() - began)
         return samples
@@ -167,8 +168,9 @@ class IterableSource(StreamedSource):
     """A `Source` whose samples come in the order of an iterable, which is made for each epoch."""
 
     def __init__(self, make: Callable[[int], Iterable[Any]], form: SampleForm) -> None:
+        self.argument = form.argument
         self._make = make
-        with reraise_outside_errors("data: sample 0 of epoch 0", DataError):
+        with reraise_outside_errors(f"{self.argument}: sample 0 of epoch 0", DataError):
             first = next(iter(make(0)), None)
         if first is None:
             raise DataError("data: the iterable of epoch 0 has no samples; let it have at least one")
@@ -188,7 +190,8 @@ class IterableSource(StreamedSource):
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
         """Return as many samples from the begin of epoch 0, repeated if there are fewer."""
-        samples = list(islice(self.samples(0), len(indices)))
+        with reraise_outside_errors(f"{self.argument}: epoch 0", DataError):
+            samples = list(islice(self.samples(0), len(indices)))
         return self.stacked([samples[number % len(samples)] for number in range(len(indices))])
 
 
@@ -216,9 +219,9 @@ def _columns(data: Mapping[str, Any]) -> dict[str, Tensor | list[Tensor]]:
     columns: dict[str, Tensor | list[Tensor]] = {}
     for name, values in data.items():
         if not isinstance(values, (list, tuple)):
-            columns[name] = as_tensor(values, name, "the mapping")
+            columns[name] = as_tensor(values, name, "data: the mapping")
             continue
-        rows = [as_tensor(row, name, f"sample {number}") for number, row in enumerate(values)]
+        rows = [as_tensor(row, name, f"data: sample {number}") for number, row in enumerate(values)]
         has_numbers = bool(rows) and not any(row.dim() for row in rows)
         columns[name] = torch.stack(rows) if has_numbers else rows
     return columns

@@ -28,6 +28,7 @@ class SampleForm:
     dtype: of the networks' weights, to which floating-point numbers are cast; None: none are. names:
     of the values of a tuple, in order; further values are left out. collate: makes a batch of a list
     of samples; None: they are stacked, and padded. left_out: names of values without numbers, such as text.
+    argument: of a program that passed the samples.
     """
 
     padding: Padding = field(default_factory=Padding)
@@ -35,6 +36,7 @@ class SampleForm:
     names: tuple[str, ...] = ()
     collate: Callable[[list[Any]], Any] | None = None
     left_out: frozenset[str] = frozenset()
+    argument: str = "data"
 
     def of_first(self, sample: Any) -> tuple[SampleForm, dict[str, TensorSpec], tuple[str, ...]]:
         """Return the form of all samples, the declaration of their tensors, and what is cast or left out."""
@@ -49,7 +51,8 @@ class SampleForm:
             left_out = []  # which is refused by its name
         if left_out:
             notices += (f"data: {', '.join(left_out)} has no numbers and is left out",)
-        stored = {name: as_tensor(value, name, "sample 0") for name, value in named.items() if name not in left_out}
+        owner = f"{self.argument}: sample 0"
+        stored = {name: as_tensor(value, name, owner) for name, value in named.items() if name not in left_out}
         if self.collate is not None:
             stored = {name: value[0] for name, value in stored.items()}
         first = {name: cast(flat_label(value, name, 0), self.dtype) for name, value in stored.items()}
@@ -69,7 +72,8 @@ class SampleForm:
             specs = self.padding.specs(tensors)
             if specs != declared:
                 raise DataError(
-                    f"data: sample {number} has {describe_tensors(specs)}, the first {describe_tensors(declared)}; "
+                    f"{self.argument}: sample {number} has {describe_tensors(specs)}, "
+                    f"the first {describe_tensors(declared)}; "
                     "resize or convert images to one form, or name an axis that differs: ragged={NAME: AXIS}"
                 )
             for name, tensor in tensors.items():
@@ -78,7 +82,7 @@ class SampleForm:
 
     def _tensors(self, sample: Any, number: int) -> dict[str, Tensor]:
         named = self._named(sample, number)
-        values = {name: as_tensor(value, name, f"sample {number}") for name, value in named.items()}
+        values = {name: as_tensor(value, name, f"{self.argument}: sample {number}") for name, value in named.items()}
         return {name: cast(flat_label(value, name, self._num_axes), self.dtype) for name, value in values.items()}
 
     @property
@@ -94,8 +98,8 @@ class SampleForm:
             values = sample if isinstance(sample, tuple | list) else (sample,)
             return dict(zip(self.names, values, strict=False))
         raise DataError(
-            f"data: sample {number} is a {type(sample).__name__}; return a mapping of names to tensors, such as "
-            "{'image': image}, or a tuple of them"
+            f"{self.argument}: sample {number} is a {type(sample).__name__}; return a mapping of names to tensors, "
+            "such as {'image': image}, or a tuple of them"
         )
 
 
@@ -143,15 +147,14 @@ def as_tensor(value: Any, name: str, owner: str) -> Tensor:
     except (TypeError, ValueError, RuntimeError):
         kind = f"{type(value).__name__}{f' of {value.dtype}' if isinstance(value, np.ndarray) else ''}"
         raise DataError(
-            f"data: {owner} has {name!r} of type {kind}; "
-            "pass a tensor, an array of numbers or a number, or leave it out"
+            f"{owner} has {name!r} of type {kind}; pass a tensor, an array of numbers or a number, or leave it out"
         ) from None
 
 
 def _unmasked(array: NDArray[np.generic], name: str, owner: str) -> NDArray[np.generic]:
     """Return a masked array with NaN where it is masked, as an empty cell; `DataError` for one of whole numbers."""
     if np.ma.is_masked(array) and array.dtype.kind not in "fc":
-        raise DataError(f"data: {owner} has {name!r} with masked values of {array.dtype}; pass NAME.filled(NUMBER)")
+        raise DataError(f"{owner} has {name!r} with masked values of {array.dtype}; pass NAME.filled(NUMBER)")
     return np.ma.filled(array, np.nan) if np.ma.is_masked(array) else np.ma.getdata(array)
 
 
