@@ -42,8 +42,7 @@ def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[
 
 def not_finite_message(names: Collection[str], effect: str = "", argument: str = "data") -> str:
     """Return the line about samples with NaN or infinity. effect: what follows, after "is not finite"."""
-    named = join_some(sorted(names))
-    return f"{argument}: {named} is not finite{effect}; leave it out or replace the values {CAUSES}"
+    return f"{argument}: {join_some(sorted(names))} is not finite{effect}; leave it out or replace the values {CAUSES}"
 
 
 def finite_tensors(

@@ -35,10 +35,7 @@ MODE_DESCRIPTIONS = {
 
 
 def sampling_network(player: Player, place: str = "data") -> CalledNetwork:
-    """Return the averaged generator if the player has one, else the live one; in full precision.
-
-    place: of its inputs, in messages.
-    """
+    """Return the averaged generator if the player has one, else the live one; in full precision. place: of inputs."""
     if player.ema is not None:
         return CalledNetwork(module=player.ema.net, place=place)
     # `precision: pure` has bf16 weights.

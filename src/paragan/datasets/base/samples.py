@@ -72,9 +72,8 @@ class SampleForm:
             specs = self.padding.specs(tensors)
             if specs != declared:
                 raise DataError(
-                    f"{self.argument}: sample {number} has {describe_tensors(specs)}, "
-                    f"the first {describe_tensors(declared)}; "
-                    "resize or convert images to one form, or name an axis that differs: ragged={NAME: AXIS}"
+                    f"{self.argument}: sample {number} has {describe_tensors(specs)}, the first "
+                    f"{describe_tensors(declared)}; resize images, or name the axis that differs: ragged={{NAME: AXIS}}"
                 )
             for name, tensor in tensors.items():
                 rows.setdefault(name, []).append(tensor)
