@@ -19,7 +19,7 @@ from types import ModuleType
 from paragan.core.errors import ConfigError, ParaganError
 
 # starts of the file names of code that is not the user's; "<" of "<string>" and "<frozen importlib._bootstrap>"
-_LIBRARY = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<")
+_NOT_OUTSIDE = (str(Path(__file__).resolve().parent.parent), sysconfig.get_path("stdlib"), "<")
 _MAX_CHARACTERS = 300
 
 
@@ -188,13 +188,14 @@ def reraise_as_config_error(action: str, names: str = "") -> AbstractContextMana
     return reraise_outside_errors(action, ConfigError, names)
 
 
+def is_outside_file(file: str) -> bool:
+    """Return whether a file, as a stack names it, belongs neither to paragan nor to a library."""
+    return not file.startswith(_NOT_OUTSIDE) and "site-packages" not in file
+
+
 def _location(error: Exception) -> str:
-    """Return the last line of the traceback that belongs neither to paragan nor to a library."""
-    outside = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_LIBRARY) and "site-packages" not in frame.filename
-    ]
+    """Return the last line of the traceback that is the user's."""
+    outside = [frame for frame in traceback.extract_tb(error.__traceback__) if is_outside_file(frame.filename)]
     return f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
 
 

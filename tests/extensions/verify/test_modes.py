@@ -11,7 +11,8 @@ import paragan as pg
 from paragan.api.estimator import Estimator
 from paragan.cli.main import main
 from paragan.core.types import Batch, Rows
-from paragan.extensions.verify import diagnosis, network_laws
+from paragan.extensions.verify import network_laws
+from paragan.extensions.verify.network_traits import inspect_network
 from paragan.extensions.verify.reference_run import exact_arithmetic
 from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
 from paragan.game.ema import Ema
@@ -130,7 +131,7 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path, declared
     )
     tried = verified_networks(VerifyRequest(target=str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact_arithmetic():
-        found = diagnosis.inspect_network(tried, pg.Side.D)
+        found = inspect_network(tried, pg.Side.D)
         assert found.mixing_layers == () and found.row_dependence == 0
         assert network_laws.check_double_backward(tried, found).result == "held"
 

@@ -10,7 +10,7 @@ import torch
 from paragan.cli.main import main
 from paragan.core.balancer import Balancer
 from paragan.extensions.verify import laws
-from paragan.extensions.verify.diagnosis import unsupported_penalty
+from paragan.extensions.verify.explanations import unsupported_penalty
 from paragan.extensions.verify.reference_run import TraceDifference, compare_traces, exact_arithmetic
 from paragan.extensions.verify.verify_networks import VerifyRequest, verified_networks
 from tests.extensions.verify.unlawful import DETACHED, FAULTS, SEVERAL, SHARED_WEIGHTS, STRAIGHT, TORCH_SPECTRAL, faulty

@@ -1,7 +1,7 @@
 """Laws of training that run in one process, one result per row.
 
 `on_ranks` has the law that needs several. A failed result gives the difference and its known cause
-in the networks (`diagnosis`).
+in the networks (`explanations`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from paragan.core.dist import ALONE, World
 from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
-from paragan.extensions.verify import diagnosis
-from paragan.extensions.verify.diagnosis import NetworkTraits, Traits
+from paragan.extensions.verify import explanations
 from paragan.extensions.verify.finding import (
     DETERMINISTIC,
     NO_REFERENCE_RUN,
@@ -29,6 +28,7 @@ from paragan.extensions.verify.finding import (
     run_law,
 )
 from paragan.extensions.verify.network_laws import check_double_backward, check_frozen_opponent
+from paragan.extensions.verify.network_traits import NetworkTraits, Traits, inspect_network
 from paragan.extensions.verify.reference_run import (
     NEAR,
     STEPS,
@@ -115,7 +115,7 @@ def law_result(difference: TraceDifference, traits: Traits) -> LawResult:
     """Return the result of a comparison, with an explanation if it failed."""
     if not difference.name:
         return passed_result(difference.largest)
-    reasons = (diagnosis.explain_difference(difference, traits), str(difference))
+    reasons = (explanations.explain_difference(difference, traits), str(difference))
     return failed_result("; ".join(filter(None, reasons)), difference.largest)
 
 
@@ -131,7 +131,7 @@ def deterministic(subject: VerifiedNetworks, traits: Traits, traces: list[Trace]
         return passed_result(difference=0.0)
     reason = "something outside the networks keeps state between runs"
     if difference.step == 0:
-        reason = diagnosis.explain_difference(difference, traits)
+        reason = explanations.explain_difference(difference, traits)
     return failed_result(f"{reason}; {difference}", difference.largest)
 
 
@@ -139,7 +139,7 @@ def _inspect(subject: VerifiedNetworks, side: Side, traits: dict[Side, NetworkTr
     """Call a network once, and put its traits into `traits`."""
     for name, module in subject.net(side).named_modules():
         check_synchronised_norm(module, name)
-    traits[side] = diagnosis.inspect_network(subject, side)
+    traits[side] = inspect_network(subject, side)
     return passed_result()
 
 
@@ -171,12 +171,12 @@ def parts(ready: PreparedLaws) -> Iterator[LawResult]:
     """Run each player's turn in two micro-batches."""
     ready = ready.without_dropout
     for side in Side:
-        if reason := diagnosis.explain_micro_batches(ready.subject, ready.traits, side):
+        if reason := explanations.explain_micro_batches(ready.subject, ready.traits, side):
             yield LawResult(law=_PARTS, strategy=side.value.upper(), result="exempt", reason=reason)
         else:
             run = partial(_trace, ready.subject, "none", ALONE, {side: 2})
             result = compare_with_plain(ready, _PARTS, side.value.upper(), run, NEAR)
-            yield replace(result, reason=result.reason or diagnosis.describe_dropout(ready.traits))
+            yield replace(result, reason=result.reason or explanations.describe_dropout(ready.traits))
 
 
 def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
@@ -188,12 +188,12 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
         for name, strategy in ready.subject.joining_strategies.items():
             if strategy.needs_hosts:
                 continue
-            if reason := diagnosis.unsupported_penalty(ready.subject, name):
+            if reason := explanations.unsupported_penalty(ready.subject, name):
                 yield LawResult(law=_ONE, strategy=name, result="not run", reason=reason)
                 continue
             run = partial(_trace, ready.subject, name, world or ALONE)
             result = compare_with_plain(ready, _ONE, name, run, 0.0)
-            yield replace(result, reason=result.reason + diagnosis.explain_sharding(ready.traits, result))
+            yield replace(result, reason=result.reason + explanations.explain_sharding(ready.traits, result, name))
     finally:
         if world is not None:
             destroy_groups(world)

@@ -24,7 +24,7 @@ from paragan.core.errors import ParaganError
 from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
-from paragan.extensions.verify import diagnosis
+from paragan.extensions.verify import explanations
 from paragan.extensions.verify.finding import NO_REFERENCE_RUN, LawResult
 from paragan.extensions.verify.laws import PreparedLaws, law_result
 from paragan.extensions.verify.reference_run import (
@@ -112,11 +112,11 @@ class RankProcesses:
             reason = NO_REFERENCE_RUN
         elif self._size == 1:
             reason = "--ranks 1 starts no other process"
-        elif reason := diagnosis.explain_randomness(ready.traits):
+        elif reason := explanations.explain_randomness(ready.traits):
             result = "exempt"
         else:
-            reason = diagnosis.unsupported_penalty(ready.subject, name)
-            reason = reason or diagnosis.unsupported_network(ready.subject, name, self._size)
+            reason = explanations.unsupported_penalty(ready.subject, name)
+            reason = reason or explanations.unsupported_network(ready.subject, name, self._size)
         return LawResult(law=_RANKS, strategy=name, result=result, reason=reason) if reason else None
 
     def _run(self, row: Row, ready: PreparedLaws) -> LawResult:
@@ -126,7 +126,7 @@ class RankProcesses:
             self._start()
         self._num_rows += 1
         double = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in ready.subject.penalties)
-        dropout = diagnosis.describe_dropout(ready.traits)
+        dropout = explanations.describe_dropout(ready.traits)
         order = {"number": self._num_rows, "double": double, "dropout": not dropout, **asdict(row)}
         answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
         if any("at" not in answer for answer in answers):  # a rank did not answer itself
@@ -141,7 +141,8 @@ class RankProcesses:
             differences = [TraceDifference(**answer["difference"]) for answer in answers]
             worst = max(differences, key=lambda difference: (bool(difference.name), difference.largest))
             result = replace(law_result(worst, ready.traits), law=_RANKS, strategy=row.name)
-        return replace(result, reason=(result.reason or dropout) + diagnosis.explain_sharding(ready.traits, result))
+        sharding = explanations.explain_sharding(ready.traits, result, row.strategy)
+        return replace(result, reason=(result.reason or dropout) + sharding)
 
     def _start(self) -> None:
         environment = source_environment()
