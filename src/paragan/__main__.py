@@ -1,10 +1,20 @@
 """Entry point of `python -m paragan` and of the `paragan` command."""
 
+import signal
 import sys
+from types import FrameType
 
 
 def entry() -> None:
     """Run the command line and leave with its exit code."""
+    interrupts = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        signal.default_int_handler(number, frame)
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         from paragan.cli.main import main  # not in child processes that import this file
 
@@ -16,6 +26,12 @@ def entry() -> None:
         from paragan.hardware.installation import report_missing
 
         code = report_missing(error)
+    except Exception:
+        if not interrupts:
+            raise
+        # an import of compiled code, such as numpy's, can swallow Ctrl-C, and what needs it fails later
+        print("interrupted", file=sys.stderr)
+        code = 130
     sys.exit(code)
 
 

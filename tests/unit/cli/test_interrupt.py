@@ -135,3 +135,31 @@ entry()
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 130
     assert "Traceback" not in done.stderr and done.stderr.count("\n") <= 1
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "error"), [(True, "AttributeError"), (True, "ImportError"), (False, "OSError")]
+)
+def test_ctrl_c_that_an_import_swallows_ends_in_one_line(interrupted, error, tmp_path):
+    """NumPy's compiled part goes on after Ctrl-C with half a module; what needs the rest fails."""
+    code = f"""
+import os, signal, sys
+class Swallowing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            try:
+                if {interrupted}:
+                    os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                pass
+            raise {error}("half a module")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
+sys.meta_path.insert(0, Swallowing())
+sys.argv = ["paragan", "export", "runs/one"]
+from paragan.__main__ import entry
+entry()
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == (130 if interrupted else 1)
+    assert ("Traceback" in done.stderr) != interrupted
+    assert done.stderr.endswith("interrupted\n" if interrupted else "OSError: half a module\n")

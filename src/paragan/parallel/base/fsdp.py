@@ -1,7 +1,7 @@
 """Base of zero2, zero3 and hsdp: FSDP2 over a mesh, one root module per player."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -15,8 +15,7 @@ from paragan.core.capabilities import ALL, Capability
 from paragan.core.dist import Collective, RankExchange, World
 from paragan.core.layout import local_shard
 from paragan.core.phases import Phase, phase
-from paragan.core.protocols import Network, Turn
-from paragan.core.types import LossTerms, Side
+from paragan.core.protocols import Turn
 from paragan.layers.all_reduce import ReduceGroup
 from paragan.layers.cross_rank import convert
 from paragan.parallel.base import strategy
@@ -79,14 +78,11 @@ class Sharded(strategy.Strategy):
         placement_of(net).shards = list(zip(net.parameters(), pieces.values(), strict=True))
         return policy.optimizer(pieces.items())
 
-    def forward_backward(
-        self, turn: Turn, nets: Mapping[Side, Network], parts: int, scale: Tensor | None = None
-    ) -> LossTerms:
+    def around_turn(self, turn: Turn, net: nn.Module) -> AbstractContextManager[None]:
         # R1 reaches the weights of a block twice, by the logits and by the input gradient: a reduction right
         # after the block's own backward would miss whichever comes second.
         has_double_backward = any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties)
-        with reduced_last(nets[turn.side].module) if has_double_backward else nullcontext():
-            return super().forward_backward(turn, nets, parts, scale)
+        return reduced_last(net) if has_double_backward else nullcontext()
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         assert isinstance(net, FSDPModule)

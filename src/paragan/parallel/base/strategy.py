@@ -1,6 +1,7 @@
 """Base class of strategies. By itself it places a whole network on one rank, which has the whole batch."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -136,7 +137,12 @@ class Strategy:
         net = nets[turn.side].module
         gradient = partial(self.input_gradient, net, scale=scale)
         reduction = self.reduction(turn, net)
-        return forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
+        with self.around_turn(turn, net):
+            return forward_backward.forward_backward(turn, nets, parts, gradient, scale, reduction)
+
+    def around_turn(self, turn: Turn, net: nn.Module) -> AbstractContextManager[None]:
+        """Return what encloses the forward and backward passes of a turn. net: the player's training module."""
+        return nullcontext()
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         """Return the reduction of a turn's gradients. net: the player's training module."""

@@ -6,7 +6,7 @@ copies of it, under the strategy of the option `data`, as whole networks are.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -105,6 +105,9 @@ class Strategy(strategy.Strategy):
         local = {name for name, _ in net.named_parameters()}
         elsewhere = [name for name in self.parameter_names(net) if name not in local]
         return self._copies.optimizer(replace(policy, elsewhere=elsewhere) if elsewhere else policy, net)
+
+    def around_turn(self, turn: Turn, net: nn.Module) -> AbstractContextManager[None]:
+        return self._copies.around_turn(turn, net)
 
     def reduction(self, turn: Turn, net: nn.Module) -> Reduction:
         network = pipelined(net)
