@@ -2,11 +2,31 @@
 
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 
 def entry() -> None:
     """Run the command line and leave with its exit code."""
+    try:
+        with _swallowed_interrupts_raised():
+            from paragan.cli.main import main  # not in child processes that import this file
+
+            code = main()
+    except KeyboardInterrupt:  # while modules are imported
+        print("interrupted", file=sys.stderr)
+        code = 130
+    except ModuleNotFoundError as error:
+        from paragan.hardware.installation import report_missing
+
+        code = report_missing(error)
+    sys.exit(code)
+
+
+@contextmanager
+def _swallowed_interrupts_raised() -> Iterator[None]:
+    """Raise `KeyboardInterrupt` for an error after Ctrl-C: an import of compiled code, as NumPy's, may swallow it."""
     interrupts = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -16,23 +36,11 @@ def entry() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     try:
-        from paragan.cli.main import main  # not in child processes that import this file
-
-        code = main()
-    except KeyboardInterrupt:  # while modules are imported
-        print("interrupted", file=sys.stderr)
-        code = 130
-    except ModuleNotFoundError as error:
-        from paragan.hardware.installation import report_missing
-
-        code = report_missing(error)
-    except Exception:
-        if not interrupts:
-            raise
-        # an import of compiled code, such as numpy's, can swallow Ctrl-C, and what needs it fails later
-        print("interrupted", file=sys.stderr)
-        code = 130
-    sys.exit(code)
+        yield
+    except Exception as error:
+        if interrupts:
+            raise KeyboardInterrupt from error
+        raise
 
 
 if __name__ == "__main__":
