@@ -39,10 +39,6 @@ FOUR_CASES: dict[str, tuple[str, ...]] = {  # file: tests without "test_"
     "tests/unit/checkpoint/test_checkpoint.py": ("restore_every_torch_optimizer_continues_bit_for_bit",),
     "tests/unit/checkpoint/test_foreign_wgan.py": ("usual_settings_train",),
     "tests/unit/checkpoint/test_published_studiogan.py": ("d", "g_with_classes"),
-    "tests/unit/cli/test_cli.py": (
-        "help_and_config_errors_import_no_torch_and_write_nothing",
-        "train_on_files_that_do_not_exist_says_so_before_torch_is_imported",
-    ),
     "tests/unit/cli/test_launch_command.py": ("bad_input_is_one_line_and_exit_code_2",),
     "tests/unit/cli/test_outside.py": ("a_mistake_in_outside_code_is_one_line",),
     "tests/unit/config/test_removed_settings.py": ("removed_setting_says_what_to_do_instead",),

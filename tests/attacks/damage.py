@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+from paragan.engine import telemetry
 from paragan.features.base import classifier as classifier
 from tests.attacks import small_run
 from tests.attacks.fuzz import INPUT_S, SEED, OutOfTime, out_of_time
@@ -86,7 +87,7 @@ def weights(run: Path) -> dict[str, bytes]:
 
 def attack(root: Path, every: int = 1) -> dict:
     signal.signal(signal.SIGALRM, out_of_time)
-    classifier.STEPS = 20
+    classifier.STEPS, telemetry.NUM_IMAGES = 20, 32
     small_run.train(root / "half", *SCORED)
     small_run.train(root / "straight", *SCORED, "train.kimg=0.128")
     expected, checkpoint = (

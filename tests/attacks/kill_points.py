@@ -18,6 +18,7 @@ import torch
 
 import paragan.runs.train  # noqa: F401 once, not in every fork
 from paragan.cli.main import main
+from paragan.engine import telemetry
 from paragan.features.base import classifier as classifier
 
 RUN_S = 120.0  # no run may take longer
@@ -119,7 +120,7 @@ def difference(expected: dict[str, str], found: dict[str, str]) -> str:
 
 def attack(root: Path, every: int, words: list[str]) -> dict:
     torch.set_num_threads(1)
-    classifier.STEPS = 20  # a judge of little skill judges all runs alike
+    classifier.STEPS, telemetry.NUM_IMAGES = 20, 32  # a judge of little skill judges all runs alike
     straight = root / "straight"
     status, calls = train(straight, words)
     if status != 0:

@@ -134,7 +134,7 @@ def test_sizes_by_shape_alone(name, side, classes, pixels):
     chosen = options(name, conditional=classes > 0)
     default = {f.name: f.default for f in dataclasses.fields(chosen) if f.name in SMALL}
     with torch.device("meta"):
-        net = getattr(kind, side)(dataclasses.replace(chosen, **default), (3, pixels, pixels), classes)
+        net = hold_updates(getattr(kind, side)(dataclasses.replace(chosen, **default), (3, pixels, pixels), classes))
         x = torch.empty(BATCH, *((net.latent,) if side == "Generator" else (3, pixels, pixels)))
         beside = (torch.empty(BATCH, 3, pixels, pixels),) if getattr(net, "takes_condition", False) else ()
         out = net(x, torch.zeros(BATCH, dtype=torch.int64) if classes else None, *beside)

@@ -3,7 +3,7 @@
 import dataclasses
 import types
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from paragan.core.option_types import Category, Interval, IsImageSize, IsPath
@@ -29,32 +29,32 @@ class Field:
     inner: Any = None
     category: Category | None = None
 
-    @property
+    @cached_property
     def is_list(self) -> bool:
         """Whether the type is a list, or an optional list of options classes."""
         has_parts = self.inner is not None and _is_union(self.hint)
         parts = get_args(self.hint) if has_parts else (self.hint,)
         return any(map(_is_list, parts))
 
-    @property
+    @cached_property
     def runs_code(self) -> bool:
         """Whether the value is a file whose reading may run code of it."""
         marks = [mark for part in (self.hint, *get_args(self.hint)) for mark in getattr(part, "__metadata__", ())]
         return any(isinstance(mark, IsPath) and mark.runs_code for mark in marks)
 
-    @property
+    @cached_property
     def is_map(self) -> bool:
         """Whether the type is a map of names to options classes."""
         return self.inner is not None and get_origin(self.hint) is dict
 
-    @property
+    @cached_property
     def is_value_or_map(self) -> bool:
         """Whether a plain value is valid, and options instead of it: a number or a schedule."""
         parts = get_args(self.hint) if _is_union(self.hint) else ()
         plain = [part for part in parts if part is not type(None) and not _is_list(part) and part is not self.inner]
         return dataclasses.is_dataclass(self.inner) and self.category is None and bool(plain)
 
-    @property
+    @cached_property
     def is_optional(self) -> bool:
         """Whether null is valid."""
         return _is_union(self.hint) and type(None) in get_args(self.hint)

@@ -89,8 +89,11 @@ class SpectralNorm(UpdateOnce):
         # drawn on the host: equal on every rank and device
         self.u.copy_(_normalized(torch.randn(len(self.u), generator=generator)))
         matrix = self._matrix(at_least_float32(weight))
+        u = self.u
         for _ in range(WARM_UP):
-            self._iterate(matrix)
+            u, v = _power_iteration(matrix, u)
+        self.u.copy_(u)
+        self.v.copy_(v)
 
     def _iterate(self, matrix: Tensor) -> tuple[Tensor, Tensor]:
         """Run a power iteration; return u and v. matrix: detached."""

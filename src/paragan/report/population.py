@@ -59,10 +59,11 @@ def _tiles(grid: Grid, latest: Generation, known: Sequence[float]) -> Iterator[T
     """Yield the tile of each cell. known: the finite scores."""
     letters = [letter for letter, _ in grid.lettered_losses()]
     scale = fit_scale(known)
+    best = latest.best
     for cell, (score, loss) in enumerate(zip(latest.scores, latest.losses, strict=True)):
         shade = f"h{min(_SHADES - 1, int(scale.share(score) * _SHADES))}" if math.isfinite(score) else "hx"
         letter = letters[loss] if loss is not None and loss < len(letters) else ""
-        yield Tile(shade, format_short(score) if math.isfinite(score) else "–", letter, cell == latest.best)
+        yield Tile(shade, format_short(score) if math.isfinite(score) else "–", letter, cell == best)
 
 
 def _section_note(grid: Grid, latest: Generation) -> str:

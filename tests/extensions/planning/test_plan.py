@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.types import Batch, Rows, Side
 from paragan.extensions.planning.plan import OperatorTime, Plan
-from paragan.extensions.planning.plan_run import PlanRequest, plan_run, simulated_game
+from paragan.extensions.planning.plan_run import PlanRequest, _open_data, _plan_data, plan_run, simulated_game
 from paragan.extensions.planning.simulated_step import find_largest_batch
 from paragan.layers import warp
 from paragan.runs import layout
@@ -42,6 +43,7 @@ SMALL = {
 WORDS = ("penalties=[]", "loss=hinge", "scheme=synchronous", f"train.batch={BATCH}", "train.threads=1")
 
 
+@cache  # a plan is only read
 def planned(*words, **arguments):
     config = read_recipe("digits", [*WORDS, *words])
     return plan_run(PlanRequest(config=config, recipe="digits", shape=SHAPE, classes=CLASSES, **arguments))
@@ -150,8 +152,8 @@ def test_predicted_memory_is_within_30_percent_of_the_measured_peak(model, batch
 def test_largest_batch_fits_and_the_next_does_not():
     largest = planned(SMALL["mlp"], "d.micro_batches=2", memory_gb=0.1).memory.largest_batch
     assert largest % 2 == 0
-    sizes = [planned(SMALL["mlp"], f"train.batch={b}", "d.micro_batches=2") for b in (largest, largest + 2)]
-    assert sizes[0].memory.peak_bytes <= 0.1e9 < sizes[1].memory.peak_bytes
+    fits, next_one = (planned(SMALL["mlp"], f"train.batch={b}", "d.micro_batches=2") for b in (largest, largest + 2))
+    assert fits.memory.peak_bytes <= 0.1e9 < next_one.memory.peak_bytes
 
 
 @pytest.mark.parametrize("limit", [0, 99, 100, 101, 5_000, 123_456])
@@ -193,14 +195,16 @@ def test_measured_times_are_of_the_requested_batch():
 
 
 def test_command_prints_one_screen_and_the_document(capsys):
-    assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10"]) == 0
+    words = ["plan", "digits", "--shape", "1x16x16", "--classes", "10"]
+    assert main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
-    assert main(["plan", "digits", "--shape", "1x16x16", "--classes", "10", "--json"]) == 0
+    assert main([*words, "--json", *WORDS, SMALL["mlp"]]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 6
     assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
-    assert document == json.loads(json.dumps(pg.plan("digits").to_dict())) | {"data": document["data"]}
+    plan = json.loads(json.dumps(pg.plan("digits", [*WORDS, SMALL["mlp"]]).to_dict()))
+    assert document == plan | {"data": document["data"]}
 
 
 @pytest.mark.parametrize(
@@ -260,17 +264,14 @@ def test_pairs_are_planned_from_their_shape():
 
 
 def test_pairs_with_a_grey_condition_are_planned_with_one_channel_of_it():
-    config = read_recipe("colourise", ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"])
-    data = plan_run(PlanRequest(config=config, recipe="colourise", shape=(3, 16, 16))).data
-    assert data.batch_bytes == 2 * (3 + 1) * 16 * 16
+    config = read_recipe("colourise", ["data.size=16", "train.batch=2"])
+    data = _open_data(PlanRequest(config=config, recipe="colourise", shape=(3, 16, 16)))
+    assert _plan_data(config, data).batch_bytes == 2 * (3 + 1) * 16 * 16
     assert [condition_channels(read_recipe(name), SHAPE) for name in ("pix2pix-facades", "digits")] == [3, None]
 
 
 def test_concurrent_scheme_is_planned_as_synchronous_and_says_so():
     assert "size and memory are those of synchronous" in planned(SMALL["mlp"], "scheme=asynchronous").notes[0]
-
-
-# times of torch's operators
 
 
 def test_plan_profiles_the_operators_of_both_turns():
@@ -293,8 +294,7 @@ def test_plan_profiles_the_operators_of_both_turns():
 
 
 def test_shares_of_an_operator_table_are_of_all_operators():
-    text = format_operators("g", [OperatorTime(f"aten::{number}", 2.0, 0.05) for number in range(20)])
-    lines = text.splitlines()
+    lines = format_operators("g", [OperatorTime(f"aten::{number}", 2.0, 0.05) for number in range(20)]).splitlines()
     assert lines[0].split() == ["G", "turn", "calls", "time"] and len(lines) == 14
     assert lines[1].split() == ["aten::0", "2", "50", "ms", "5.0%"]
     assert lines[-1].split() == ["8", "more", "400", "ms", "40.0%"]

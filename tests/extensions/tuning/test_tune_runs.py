@@ -99,6 +99,7 @@ def test_ranges_of_a_program_are_refused_at_once(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("quick_judge")
 def test_a_run_and_a_study_do_not_share_a_folder(tmp_path, capsys):
     pytest.importorskip("optuna")
     run, study = str(tmp_path / "run"), str(tmp_path / "study")

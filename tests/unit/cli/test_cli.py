@@ -1,6 +1,7 @@
 """The shell of the command line: words in, exit codes and lines out; nothing is written and torch stays out of it."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -59,36 +60,34 @@ RECIPES_WITH_A_PATH += ("dcgan-mnist", "biggan-cifar10", "biggan-imagenet128", "
 NOT_PERMITTED = "; permit this user to use it, or choose another place"
 
 SPY = """
-import sys
+import contextlib, io, json, sys
 from paragan.cli.main import main
-code = main()
-sys.stdout.flush()
-sys.exit(code if "torch" not in sys.modules else 99)
+found = []
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main(words)
+    found.append((code, 'torch' in sys.modules, said.getvalue()))
+print(json.dumps(found))
 """
 
 
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (["--help"], 0),
-        (["train", "--help"], 0),
-        (["--version"], 0),
-        (["list", "--json"], 0),
-        (["config", "digits"], 0),
-        (["tarin"], 2),
-        (["train", "nothing"], 2),
-        (["train", "train.batch=no", "model=bigan", "--out", "run"], 2),
-        (["train", "bad.yaml", "--out", "run"], 2),
-        (["train", "bomb.yaml"], 2),
-    ],
-)
-def test_help_and_config_errors_import_no_torch_and_write_nothing(words, code, here):
+def outcomes(commands):
+    """Of commands in one process: exit code, whether torch is imported then, and what it says on standard error."""
+    ended = shell(json.dumps(commands), code=SPY, capture_output=True)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
+
+
+def test_help_and_config_errors_import_no_torch_and_write_nothing(here):
     (here / "bad.yaml").write_text("data: digits\nmodel: mlp\nloss: hinge\ntrain: {batchsize: 3}\nseed: no\n")
     (here / "bomb.yaml").write_text(BOMB)
     before = sorted(here.rglob("*"))
-    ended = shell(*words, code=SPY, capture_output=True)
-    assert ended.returncode == code
-    assert "Traceback" not in ended.stderr
+    good = [["--help"], ["train", "--help"], ["--version"], ["list", "--json"], ["config", "digits"]]
+    bad = [["tarin"], ["train", "nothing"], ["train", "train.batch=no", "model=bigan", "--out", "run"]]
+    bad += [["train", "bad.yaml", "--out", "run"], ["train", "bomb.yaml"]]
+    for words, (code, has_torch, said) in zip([*good, *bad], outcomes([*good, *bad]), strict=True):
+        assert (words, code, has_torch) == (words, 2 if words in bad else 0, False)
+        assert "Traceback" not in said
     assert sorted(here.rglob("*")) == before
 
 
@@ -176,22 +175,19 @@ def test_full_disk_is_one_line():
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "key"),
-    [
+def test_train_on_files_that_do_not_exist_says_so_before_torch_is_imported(here):
+    commands = [
         (["own"], "data.path"),
         *(([recipe, "data.path=nowhere"], "data.path: no folder") for recipe in RECIPES_WITH_A_PATH),
         (["own", "data.path=nowhere", "data.name=shards", "data.size=null"], "data.path: no folder"),
         (["own", "data.path=.", "data.labels=none.csv"], "data.labels: no file"),
         (["digits", "init.path=nowhere"], "init.path nowhere"),
         (["digits", "g.init.path=nowhere"], "g.init.path nowhere"),
-    ],
-)
-def test_train_on_files_that_do_not_exist_says_so_before_torch_is_imported(words, key, tmp_path):
-    run = f"code = main({['train', *words]!r})"
-    code = f"import sys; from paragan.cli.main import main; {run}; print('torch' in sys.modules, code)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.stdout.split() == ["False", "2"] and done.stderr.startswith(key)
+    ]
+    found = outcomes([["train", *words] for words, _ in commands])
+    for (words, key), (code, has_torch, said) in zip(commands, found, strict=True):
+        assert (words, code, has_torch) == (words, 2, False)
+        assert said.startswith(key)
 
 
 def test_help_of_all_verbs_is_read_without_their_imports(capsys):

@@ -36,6 +36,12 @@ def program(run, tmp_path_factory):
     return folder
 
 
+def writes_no_program(network, path):
+    """In place of `formats.torch_program`, where nobody loads what it writes: tracing takes a second."""
+    path.write_bytes(b"a program")
+    return 0.0
+
+
 @pytest.fixture
 def exported(program, tmp_path):
     """A copy of it, to be exported into."""
@@ -136,14 +142,13 @@ def test_a_second_format_of_the_same_weights_joins_the_first(run, exporting, exp
     ("name", "card"),
     [("generator.pt2", True), ("generator.safetensors", True), ("mine.safetensors", True), ("generator.pt2", False)],
 )
-def test_a_single_file_of_other_weights_does_not_join_an_export(run, later, exporting, tmp_path, capfd, name, card):
-    exporting(run, "--format", "torch", "--out", tmp_path)
+def test_a_single_file_of_other_weights_does_not_join_an_export(later, exported, capfd, name, card):
     if not card:
-        (tmp_path / "README.md").unlink()
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert main(["export", str(later), "--out", str(tmp_path / name)]) == 2
-    assert f"{tmp_path} holds an export of other weights" in capfd.readouterr().err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        (exported / "README.md").unlink()
+    before = {path.name: path.read_bytes() for path in exported.iterdir()}
+    assert main(["export", str(later), "--out", str(exported / name)]) == 2
+    assert f"{exported} holds an export of other weights" in capfd.readouterr().err
+    assert {path.name: path.read_bytes() for path in exported.iterdir()} == before
 
 
 def test_a_single_file_of_the_same_weights_joins_the_card(run, exporting, tmp_path):
@@ -233,6 +238,7 @@ def test_a_second_format_that_fails_leaves_no_program_of_other_weights(run, late
     def fail(network, path):
         raise CheckpointError("export: this cannot be traced")
 
+    monkeypatch.setitem(formats.WRITERS, "torch", writes_no_program)
     monkeypatch.setitem(formats.WRITERS, "python", fail)
     with pytest.raises(CheckpointError):
         exporting(later, "--format", "torch", "--format", "python", "--out", exported)
@@ -254,7 +260,7 @@ WRITES_WEIGHTS = {
 def test_an_export_that_ended_before_its_card_is_repeated(run, exporting, tmp_path, monkeypatch, player):
     """As after a kill, or on a full disk: the program is there, the weights are not."""
     words = (run, "--player", player[0], "--format", "torch", "--out", tmp_path / "out")
-    monkeypatch.setitem(formats.WRITERS, "torch", lambda network, path: 0.0 * path.write_bytes(b"a program"))
+    monkeypatch.setitem(formats.WRITERS, "torch", writes_no_program)
     with monkeypatch.context() as patch:
         patch.setattr(WRITES_WEIGHTS[player], lambda *_: pytest.fail("killed"))
         with pytest.raises(pytest.fail.Exception):

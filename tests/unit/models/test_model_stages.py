@@ -9,6 +9,7 @@ from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.layers.attention import SelfAttention
 from paragan.layers.resample import downsample, upsample
+from paragan.layers.update_once import hold_updates
 from paragan.models import r3gan
 from tests.unit.models.test_models import SIDES, on_meta
 
@@ -19,6 +20,7 @@ def sides_of_attention(net: nn.Module, *inputs) -> list[int]:
     for module in net.modules():
         if isinstance(module, SelfAttention):
             module.register_forward_pre_hook(lambda _, given: found.append(given[0].shape[-1]))
+    hold_updates(net)  # power iterations are slow on the meta device
     net(*inputs)
     return found
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import count
 from math import lcm
@@ -123,15 +124,8 @@ def _plan_player(record: AllocationRecord, game: GAN, side: Side, real: Batch) -
         forward_gmacs=forward,
         updates=1 if side is Side.G else player.updates_per_step,
         turn_gmacs=_mean_turn(record, game, side, real) / _GIGA,
-        saved_by_turn=_saved_bytes(record, game, side, real),
+        saved_by_turn=sum(record.saved.values()),
     )
-
-
-def _saved_bytes(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> int:
-    _set_version(game, 1)  # penalties with an interval are not due in most turns
-    with record.saved_for_backward():
-        _turn(game, side, real)
-    return sum(record.saved.values())
 
 
 def _turn(game: GAN, side: Side, real: Batch) -> None:
@@ -161,20 +155,27 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
 
 
 def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
-    """Return the operations of a turn: the mean over a period of its penalties."""
+    """Return the operations of a turn: the mean over a period of its penalties. Record what most turns save."""
     penalties = game.penalties[side]
-    versions = range(lcm(*(penalty.interval for penalty in penalties)))
+    # from 1, whose turn is like most: penalties with an interval are not due
+    versions = range(1, 1 + lcm(*(penalty.interval for penalty in penalties)))
     macs: dict[tuple[bool, ...], int] = {}  # of a turn, by which penalties are due: each kind is run once
     total = 0.0
     for version in versions:
         due = tuple(version % penalty.interval == 0 for penalty in penalties)
         if due not in macs:
-            _set_version(game, version)
-            before = record.macs
-            _turn(game, side, real)
-            macs[due] = record.macs - before
+            macs[due] = _turn_macs(record, game, side, real, version)
         total += macs[due]
     return total / len(versions)
+
+
+def _turn_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch, version: int) -> int:
+    """Return the operations of a turn; record what that of version 1 saves."""
+    _set_version(game, version)
+    before = record.macs
+    with record.saved_for_backward() if version == 1 else nullcontext():
+        _turn(game, side, real)
+    return record.macs - before
 
 
 def _terms_at_peak(record: AllocationRecord, start: int, end: int, is_cpu: bool) -> dict[str, int]:
