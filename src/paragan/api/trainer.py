@@ -50,7 +50,7 @@ from paragan.datasets.base.samples import SampleForm
 from paragan.evaluation.chosen_metrics import reads_features
 from paragan.evaluation.tensor_images import is_scored
 from paragan.export.sampled_images import SampledImages
-from paragan.export.tensor_sampler import Labels, sample_tensors
+from paragan.export.tensor_samples import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
 from paragan.game.prior import Prior
 from paragan.game.state import check_same

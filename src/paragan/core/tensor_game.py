@@ -15,6 +15,11 @@ from paragan.core.types import Side
 LATENT = "latent"
 
 
+def dtype_of_weights(net: nn.Module) -> torch.dtype:
+    """Return the number format of a network's first weight of real numbers; float32 for a network without weights."""
+    return next((weight.dtype for weight in net.parameters() if weight.is_floating_point()), torch.float32)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TensorGame:
     """Objects of a game on named tensors; a `core.network_factory.Model` whose networks are copies.
@@ -37,12 +42,13 @@ class TensorGame:
     @property
     def latent(self) -> int:
         """Length of G's latent; 0 for none."""
+        # `game.named_inputs` has checked that it is an int
         return self.g.latent if LATENT in self.generator_arguments else 0  # type: ignore[return-value]
 
     @property
     def dtype(self) -> torch.dtype:
         """Number format of G's weights, and of the latent."""
-        return next((p.dtype for p in self.g.parameters() if p.is_floating_point()), torch.float32)
+        return dtype_of_weights(self.g)
 
     def network(self, side: Side) -> nn.Module:
         """Return a copy of one player's network."""

@@ -108,7 +108,7 @@ def render_mixed(
     device = next(sampler.net.parameters()).device
     device_y_B = None if y_B is None else y_B.to(device)
     shift = sampler.net.mixing_shift(rows_BZ.to(device), columns_BZ.to(device), device_y_B, layer)
-    return sampler.generate(rows_BZ, y_B, progress, conditions=shift, seed=seed)
+    return sampler.generate(rows_BZ, y_B, progress, shift_BLW=shift, seed=seed)
 
 
 def render_pairs(

@@ -16,7 +16,7 @@ from paragan.core.network_factory import copy_networks
 from paragan.core.printable import counted, size_text
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
-from paragan.export.application import Applicable, Application, Kind, find_application
+from paragan.export.application import Applicable, Application, find_application
 from paragan.export.class_labels import Label, as_list, check_count, class_numbers
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
@@ -43,6 +43,8 @@ class StyledGenerator(Protocol):
 class Sampler(Applicable, Summarised):
     """A generator ready to sample, with averaged weights if the run has them.
 
+    `Applicable` adds `apply` to its `application`; `Summarised` describes it for `print`.
+
     info: facts that the config lacks. seed: of the run. config: of the run. held_out: opens the
     held-out data; None if the generator comes from a file. score: newest one of the run, or empty. origin: the
     project whose file this is, and what of it was read; empty for a run and an exported file.
@@ -60,26 +62,6 @@ class Sampler(Applicable, Summarised):
         classes = f", {counted(self.num_classes, 'class')}" if self.num_classes else ""
         return f"<generator {self.config.model.name}, {size_text(self.info.shape)}{classes}, step {self.info.step}>"
 
-    def input_texts(self) -> list[str]:
-        """Return what the generator takes."""
-        texts = [f"an image of {size_text(self.info.condition_shape)} in [-1, 1]"] if self.takes_condition else []
-        texts += [f"{self.net.latent} standard normal numbers"] if self.net.latent else []
-        return [*texts, "a class"] if self.num_classes else texts
-
-    def output_text(self) -> str:
-        """Return what the generator makes."""
-        return f"images of {size_text(self.info.shape)} (channels, height, width) in [-1, 1]"
-
-    @property
-    def input_kind(self) -> Kind | None:
-        """What `apply` takes; None: nothing."""
-        return "image" if self.takes_condition else None
-
-    def call_texts(self) -> list[str]:
-        """Return a call, as Python, of `apply` or `sample`."""
-        labels = f", labels={self.num_classes - 1}" if self.num_classes else ""
-        return ["generator.apply(image)" if self.takes_condition else f"generator.sample(16, seed=0{labels})"]
-
     @property
     def class_names(self) -> tuple[str, ...]:
         """Class names for `labels`; empty for an unconditional generator."""
@@ -95,8 +77,8 @@ class Sampler(Applicable, Summarised):
         """Number of classes whose images differ; 0 also for a generator that ignores its labels."""
         if not self.num_classes or self.takes_condition:
             return self.num_classes
-        prior = replace(self._prior(1, None), device=next(self.net.parameters()).device)
-        # equal images may be those of classes that have hardly trained
+        prior = replace(self._prior(None), device=next(self.net.parameters()).device)
+        # the cheap question first; equal images may also be those of classes that have hardly trained
         is_ignored = gives_equal_images(self.net, prior) and ignores_labels(copy_networks(self.net), prior)
         return 0 if is_ignored else self.num_classes
 
@@ -169,21 +151,24 @@ class Sampler(Applicable, Summarised):
         steps: int | None = None,
         is_wanted: Sequence[bool] | None = None,
     ) -> Iterator[tuple[int, SampledImages]]:
-        """Yield the images of `sample`, any number of them, in blocks of 64, each with the number of its first.
+        """Yield the images of `sample` from latents in blocks of 64, each with the number of its first.
 
-        is_wanted: for each image; blocks without one are left out.
+        `sample` holds all images in memory; this is for any number of them. is_wanted: for each image; blocks
+        without one are left out.
         """
         chosen_K = None if labels is None else self.labels(len(as_list(labels)), labels)
+        prior = self._prior(seed)
         for first in range(0, n, latents.BLOCK):
             rows = range(first, min(first + latents.BLOCK, n))
             if is_wanted is not None and not any(is_wanted[row] for row in rows):
                 continue
-            z_BZ, y_B = latents.draw_block(self._prior(1, seed), first // latents.BLOCK, len(rows))
+            z_BZ, y_B = latents.draw_block(prior, first // latents.BLOCK, len(rows))
             if chosen_K is not None:
                 y_B = chosen_K[torch.tensor(rows) % len(chosen_K)]
-            with with_steps(self.net, steps):
-                z_BZ = self._truncated(z_BZ, truncation)
-                yield first, self.generate(z_BZ, y_B, mode=mode, seed=seed, truncation=truncation, first_row=first)
+            z_BZ = self._truncated(z_BZ, truncation)
+            with with_steps(self.net, steps):  # without the `yield`: the caller may use the generator in between
+                images = self.generate(z_BZ, y_B, mode=mode, seed=seed, truncation=truncation, first_row=first)
+            yield first, images
 
     def conditions(self, n: int, images: Tensor | None = None) -> Tensor | None:
         """Return the input images of n samples; None for a generator that takes latents only."""
@@ -227,7 +212,8 @@ class Sampler(Applicable, Summarised):
 
         They are not truncated for a generator with styles, where `generate` truncates the styles.
         """
-        return self._truncated(latents.draw(self._prior(n, seed), n).z_BZ, truncation)
+        check_count(n)
+        return self._truncated(latents.draw(self._prior(seed), n).z_BZ, truncation)
 
     def _truncated(self, z_BZ: Tensor, truncation: float | None) -> Tensor:
         truncated_BZ = latents.truncated(z_BZ, truncation)  # also checks the value
@@ -238,7 +224,8 @@ class Sampler(Applicable, Summarised):
     @property
     def num_free(self) -> int:
         """Number of components of a latent, without the last one of a mixture, which selects the member."""
-        return self.net.latent - isinstance(self.net, Mixture)  # type: ignore[operator,return-value]
+        latent: int = self.net.latent  # type: ignore[assignment]
+        return latent - 1 if isinstance(self.net, Mixture) else latent
 
     def walk(self, points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
         """Yield latents, evenly spaced on the closed path through K points; a mixture keeps its members."""
@@ -250,7 +237,8 @@ class Sampler(Applicable, Summarised):
     ) -> Tensor | None:
         """Return y_B of n images: the given classes in turn, or drawn. option: name in messages."""
         if labels is None:
-            return latents.draw(self._prior(n, seed), n).y_B
+            check_count(n)
+            return latents.draw(self._prior(seed), n).y_B
         numbers = class_numbers(labels, self.class_names, self.num_classes, option)
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
@@ -263,35 +251,37 @@ class Sampler(Applicable, Summarised):
         conditions: Tensor | None = None,
         seed: int | None = None,
         *,
+        shift_BLW: Tensor | None = None,
         truncation: float | None = None,
         first_row: int = 0,
     ) -> SampledImages:
         """Generate the images of these latents in batches.
 
         progress: receives the number of finished images. seed: of dropout, which depends on the number of an
-        image, too: `first_row` and on. truncation: of styles, if the generator has them.
+        image, too: `first_row` and on. shift_BLW: of styles, if the generator has them; truncation: likewise.
         """
         mode = mode or self.mode
         seed = self.seed if seed is None else seed  # of dropout
         net = CalledNetwork(module=self.net)
         device = next(self.net.parameters()).device
         if truncation is not None and isinstance(self.net, StyledGenerator):
-            conditions = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
+            shift_BLW = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
+        inputs = z_BZ, y_B, conditions, shift_BLW
         block = latents.BLOCK if conditions is None else _PAIRS_AT_ONCE
         images: Tensor | None = None
         for first in range(0, len(z_BZ), block):
             end = min(first + block, len(z_BZ))
-            z, y, c = (None if x is None else x[first:end].to(device) for x in (z_BZ, y_B, conditions))
+            z, y, condition, shift = (None if x is None else x[first:end].to(device) for x in inputs)
             assert z is not None
-            x = generate_images(net, z, y, block, c, mode, seed=seed, first=first_row + first).cpu()
+            row = first_row + first
+            x = generate_images(net, z, y, block, condition, mode, shift_BLW=shift, seed=seed, first=row)
             images = torch.empty(len(z_BZ), *x.shape[1:]) if images is None else images
-            images[first:end] = x  # concatenating a list would need the memory twice
+            images[first:end] = x.cpu()  # concatenating a list would need the memory twice
             progress(end)
         assert images is not None
         return SampledImages(images, None if y_B is None else tuple(y_B.tolist()))
 
-    def _prior(self, n: int, seed: int | None) -> Prior:
-        check_count(n)
+    def _prior(self, seed: int | None) -> Prior:
         if seed is not None and not isinstance(seed, Integral):
             raise ConfigError(f"seed must be an integer, or None for the run's, not {seed!r}")
         latent: Any = self.net.latent

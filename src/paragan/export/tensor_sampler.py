@@ -2,44 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import SupportsIndex
 
-import numpy as np
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.from_memory import FROM_MEMORY
-from paragan.core.settings_tree import shorten
 from paragan.core.source import AudioFormat, Source
-from paragan.core.tensor_game import LATENT
-from paragan.core.types import Batch, Rows
-from paragan.evaluation.fixed_samples import fetch_batch
+from paragan.core.tensor_game import LATENT, dtype_of_weights
 from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 from paragan.export.application import Application, Kind, find_application
-from paragan.export.class_labels import check_count
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
-from paragan.game import latents
+from paragan.export.tensor_samples import Labels, sample_tensors
 from paragan.game.named_inputs import generator_arguments, input_names
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior, latent_of
 from paragan.game.sampling import Mode, generate_tensors
-
-Labels = SupportsIndex | Sequence[SupportsIndex]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TensorSampler(Sampler):
     """A trained generator that is called with its inputs by name: `sampler.net(mel=mel)`.
 
-    sample_name: of the tensor that it generates. `info.shape`: that of one sample.
+    Of a `Sampler` it has `latents`, `mode`, `apply` and the summary; `generate`, `blocks`, `labels`, `conditions` and
+    `pairs` are for generators of images from latents and classes, see `check_inputs`. sample_name: of the tensor that
+    it generates. `info.shape`: that of one sample.
     """
 
     sample_name: str = ""
@@ -66,13 +58,14 @@ class TensorSampler(Sampler):
 
     @cached_property
     def _applied(self) -> Application | None:
-        """What `apply` does, as far as it is known without data; None for a generator that it refuses."""
+        """What `apply` does, as far as it is known without data; None: it refuses this generator."""
         with suppress(ConfigError):
             return replace(self, held_out=None).application(next(iter(self._directions), None))
         return None
 
     @property
     def _directions(self) -> Mapping[str, nn.Module]:
+        """Networks that each map images to images, as those of CycleGAN; empty for other generators."""
         return getattr(self.net, "directions", {})
 
     @property
@@ -116,9 +109,9 @@ class TensorSampler(Sampler):
         if direction is None or direction not in directions:
             listed = " and ".join(directions) or "none; leave --direction out"
             raise ConfigError(f"apply: directions of this generator, for --direction: {listed}")
-        channels, height, width = self.info.shape  # of two images side by side
+        channels, height, width = self.info.shape  # of CycleGAN's sample, an image of each domain side by side
         call = partial(self._call, directions[direction], lambda x: (x,), seed, mode)
-        multiple = getattr(self.net, "input_multiple", None)
+        multiple = getattr(self.net, "input_multiple", None)  # CycleGAN has one
         return find_application(self.net, call, (channels, height, width // 2), multiple)
 
     def _of_one_input(self, seed: int | None, mode: Mode | None) -> Application:
@@ -158,6 +151,7 @@ class TensorSampler(Sampler):
         return self.info.condition_shape
 
     def _audio_format(self) -> AudioFormat | None:
+        """Return the format of the run's audio; None for data sets without a function `audio_format`."""
         if len(self.info.shape) != 2 or self.config.data.name == FROM_MEMORY:
             return None
         module = registry.load_chosen("datasets", self.config.data)
@@ -193,59 +187,10 @@ class TensorSampler(Sampler):
             seed=self.seed if seed is None else seed,
             latent=latent_of(self.net) if LATENT in self.inputs else 0,
             device=next(self.net.parameters()).device,
-            dtype=next((p.dtype for p in self.net.parameters() if p.is_floating_point()), torch.float32),
+            dtype=dtype_of_weights(self.net),
             arguments=(self.sample_name,),
             generator_arguments=names,
         )
-
-
-def sample_tensors(
-    net: nn.Module, prior: Prior, source: Source | None, n: int, labels: Labels | None = None, mode: Mode = "eval"
-) -> SampledImages | Tensor:
-    """Sample n rows of a generator of named tensors; images (1 or 3, H, W) are `SampledImages`.
-
-    Latents are drawn as for images: equal seeds give equal samples, and those of a smaller n are the first of a larger
-    one. Other inputs are those of the samples of `source` in their order, repeated if n is larger. labels: for the
-    input `label`, one or several, in turn. Raises `ConfigError` for labels that G cannot take, and for several lengths.
-    """
-    check_count(n)
-    if labels is not None and "label" not in (prior.generator_arguments or ()):
-        raise ConfigError("labels: this generator has no input 'label'; leave it out")
-    label_K = None if labels is None else _class_numbers(labels)
-    generator = CalledNetwork(module=net, place="data" if labels is None else "labels")
-    blocks = []
-    for first in range(0, n, latents.BLOCK):
-        rows = Rows(step=first // latents.BLOCK, first=0, count=min(latents.BLOCK, n - first), total=latents.BLOCK)
-        numbers = np.arange(first, first + rows.count)
-        batch = Batch(rows) if source is None else fetch_batch(source, rows, prior, numbers % (len(source) or n))
-        if label_K is not None:
-            label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
-            batch = replace(batch, tensors={**batch.tensors, "label": _in_form_of(batch.tensors["label"], label_B)})
-        inputs = prior.feed("sample", batch).fake_inputs
-        blocks.append(generate_tensors(generator, inputs, mode, prior.seed, first).images.cpu())
-    if len({block.shape[1:] for block in blocks}) > 1:
-        raise ConfigError("sample: samples of this generator differ in length; call it with inputs of equal length")
-    samples = torch.cat(blocks)
-    is_image = samples.dim() == 4 and is_pictured(tuple(samples.shape[1:]))
-    return SampledImages(samples.float().clamp(-1, 1)) if is_image else samples
-
-
-def _class_numbers(labels: Labels) -> Tensor:
-    with suppress(TypeError, ValueError, RuntimeError):
-        label_K = torch.as_tensor(labels).reshape(-1)
-        if len(label_K) and not (label_K.is_floating_point() or label_K.is_complex()):
-            return label_K
-    raise ConfigError(f"labels is {shorten(labels)}; pass the number of a class, or several, such as [0, 1]")
-
-
-def _in_form_of(label: Tensor, numbers_B: Tensor) -> Tensor:
-    """Return numbers of classes in the form of the data's labels: one number for each sample, or a one-hot row."""
-    if label.shape == numbers_B.shape:
-        return numbers_B
-    classes = label.shape[-1]
-    if label.dim() != 2 or not ((numbers_B >= 0) & (numbers_B < classes)).all():
-        raise ConfigError(f"labels: the data's labels are rows {tuple(label.shape[1:])}; pass numbers below {classes}")
-    return F.one_hot(numbers_B.long(), classes).to(label.dtype)
 
 
 def check_inputs(sampler: Sampler, command: str) -> None:

@@ -52,6 +52,7 @@ def generate_images(
     condition: Tensor | None = None,
     mode: Mode = "eval",
     *,
+    shift_BLW: Tensor | None = None,
     seed: int = 0,
     first: int = 0,
 ) -> Tensor:
@@ -59,11 +60,12 @@ def generate_images(
 
     In `eval` fewer at a time if images are larger than 128x128. mode: `eval` (running statistics) or `train-stats`
     (batch statistics, dropout on: Isola et al. 2017, section 3.4). condition: input images; in train-stats then one
-    at a time, so that batch norm normalizes one image. Any draws follow (seed, number of the batch's first row), where
-    the first row is number `first`; global generators do not change. Raises `ConfigError` for another mode.
+    at a time, so that batch norm normalizes one image. shift_BLW: of styles, for a generator that has them. Any draws
+    follow (seed, number of the batch's first row), where the first row is number `first`; global generators do not
+    change. Raises `ConfigError` for another mode.
     """
     _check_mode(mode)
-    inputs = z_BZ, y_B, condition
+    inputs = z_BZ, y_B, condition if shift_BLW is None else shift_BLW
     with in_mode(generator.module, training=mode != "eval"), preserved_state(generator.module):
         if mode == "eval":
             batch = min(batch, _rows_at_once(generator, inputs))
