@@ -17,8 +17,9 @@ from paragan.core.interrupt import StopRequested
 from paragan.core.phases import Phase, phase, set_thread_clock
 from paragan.core.types import Report, is_due
 from paragan.engine.consistency import ConsistencyCheck
+from paragan.engine.game_description import describe_data, describe_player
 from paragan.engine.options import EveryOptions
-from paragan.engine.saved_game import SavedGame, describe_data, describe_player
+from paragan.engine.saved_game import SavedGame
 from paragan.engine.step_log import StepLog, sum_scalars
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
 from paragan.evaluation.fixed_tensors import FixedTensors
@@ -53,6 +54,7 @@ class TrainingLoop(SavedGame):
     fixed_samples: FixedSamples | FixedTensors | None = FixedSamples()
     background: BackgroundScores | None = None
     scored_at: int = field(default=-1, init=False)  # step of the newest score
+    _log: StepLog | None = field(default=None, init=False)  # from the `start` event on
     _observed_at: int = 0  # images when periods were last checked
     _sampled_at: int = -1  # step of the newest sheet
 
@@ -109,6 +111,9 @@ class TrainingLoop(SavedGame):
             yield from self._evaluate_untrained()
         elif self.is_score_pending and not self.is_finished:
             yield from self.scores()
+
+    def _newest_numbers(self) -> Mapping[str, float]:
+        return super()._newest_numbers() if self._log is None else self._log.newest_numbers()
 
     def _log_step(self, report: Report) -> Iterator[Event]:
         assert self._log is not None
