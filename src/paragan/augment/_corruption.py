@@ -11,7 +11,7 @@ from paragan.layers.warp import cosine_basis
 
 _BANDS = ("band_0", "band_1", "band_2", "band_3")  # up to pi / 8 per pixel, pi / 4, pi / 2, pi
 _POWER = (10 / 13, 1 / 13, 1 / 13, 1 / 13)  # share of a natural image in each band
-_SLOPE = 4  # of the filters between bands: power falls as frequency^-4
+_SLOPE = 4  # of the filters between bands: the share of a wave falls as frequency^-4
 _HOLE = 1 / 2  # share of a side
 
 
@@ -24,11 +24,12 @@ def scale_bands(x_BCHW: Tensor, draws: Draws) -> Tensor:
     for factor, power in zip(factors, _POWER, strict=True):
         quieter = quieter / (1 + power * (factor.square() - 1)).sqrt()
     out = multiply_bands(x_BCHW, torch.stack(factors, 1) * quieter[:, None])
+    # images without a change stay as they are: the transform and back rounds
     return torch.where(per_image(torch.stack([*happens.values()]).any(0)), out, x_BCHW)
 
 
 def multiply_bands(x_BCHW: Tensor, gains_B4: Tensor) -> Tensor:
-    """Scale the bands of images, mirrored at their border, by these factors."""
+    """Scale the bands of images, mirrored at their border, by these factors, along either axis."""
     sides = x_BCHW.shape[2:]
     basis_H, basis_W = (cosine_basis(side, x_BCHW.dtype, x_BCHW.device) for side in sides)
     down_BH, right_BW = ((gains_B4[..., None] * _bands(side, gains_B4)).sum(1) for side in sides)

@@ -14,16 +14,16 @@ from paragan.core import rng
 from paragan.core.types import Rows
 
 _GATES = (
-    *("flip", "turn", "shift", "scale", "rotation", "stretch", "second_rotation", "move"),
-    *("brightness", "contrast", "luma", "hue", "saturation"),
-    *("band_0", "band_1", "band_2", "band_3", "noise", "hole"),
-)
+    "flip", "turn", "shift", "scale", "rotation", "stretch", "second_rotation", "move",
+    "brightness", "contrast", "luma", "hue", "saturation",
+    "band_0", "band_1", "band_2", "band_3", "noise", "hole",
+)  # fmt: skip
 _UNIFORM = ("flip", "turn", "shift_x", "shift_y", "luma", "hole_x", "hole_y")
 _ANGLES = ("rotation", "second_rotation", "hue")  # uniform on the circle, as NAME cos and NAME sin
 _FACTORS = {  # log-normal around 1: standard deviation of the power of two
-    **{"scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0},
-    **{f"band_{band}": 1.0 for band in range(4)},
-}
+    "scale": 0.2, "stretch": 0.2, "contrast": 0.5, "saturation": 1.0,
+    "band_0": 1.0, "band_1": 1.0, "band_2": 1.0, "band_3": 1.0,
+}  # fmt: skip
 # deviations: moves as shares of a side, the others for images in [-1, 1]
 _NORMAL = {"move_x": 1 / 8, "move_y": 1 / 8, "brightness": 0.2, "noise": 0.1}
 

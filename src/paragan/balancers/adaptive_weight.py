@@ -4,10 +4,9 @@
 limited to [0, 1e4]. Where no other term is in an update, the first norm is 0, and so is the weight.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from paragan.core import balancer
@@ -41,18 +40,22 @@ class Balancer(balancer.Balancer):
         self.layer = options.last_layer
 
     def begin(self, names: Sequence[str]) -> None:
-        _check_not_alone(names[1:])
+        _check_not_alone(_without_adversarial(names))
 
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
         weight = gradients.weight(ADVERSARIAL)
         if ADVERSARIAL not in gradients.at_output or not weight:
             return {}
-        others = [name for name in gradients.at_output if name != ADVERSARIAL]
-        _check_not_alone([*others, *gradients.absent])
+        others = _without_adversarial(gradients.at_output)
+        _check_not_alone([*others, *gradients.absent])  # again: terms that do not depend on G's output are known now
         if not others:
-            return {ADVERSARIAL: torch.zeros_like(gradients.at_output[ADVERSARIAL][0].sum())}
+            return {ADVERSARIAL: gradients.at_output[ADVERSARIAL][0].new_zeros(())}
         factor = gradients.norm(others) / (gradients.norm([ADVERSARIAL]) / weight + _DELTA)
         return {ADVERSARIAL: factor.clamp(max=_MAX_WEIGHT)}
+
+
+def _without_adversarial(names: Iterable[str]) -> list[str]:
+    return [name for name in names if name != ADVERSARIAL]
 
 
 def _check_not_alone(others: Sequence[str]) -> None:

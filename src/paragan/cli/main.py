@@ -15,7 +15,7 @@ import typer
 from typer.exceptions import TyperException
 
 from paragan import __version__
-from paragan.cli.verbs import VERBS, add_verbs, check_removed
+from paragan.cli.verbs import VERBS, add_verbs
 from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, ParaganError, outcome
 from paragan.core.printable import print_to_stderr
@@ -29,7 +29,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [expand_home(word) for word in (sys.argv[1:] if argv is None else argv)]
     _find_local_networks()
     try:
-        check_removed(words)
         command = typer.main.get_command(command_line(words))
         with _warnings_as_lines(), _output_may_close(ends=words[:1] == ["watch"]):
             code = command(words, prog_name=program_command(), standalone_mode=False)

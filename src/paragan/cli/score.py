@@ -51,16 +51,17 @@ def score_folders(
     for line in (*real_set.warnings(), *generated_set.warnings()):
         print_to_stderr(f"warning: {line}")
     values = folder_scores.compare(generated_set, real_set, names)
-    missing = {name: value for name, value in values.items() if isinstance(value, str)}
+    reasons = {name: value for name, value in values.items() if isinstance(value, str)}  # of those without a value
     counts = [None if images.features is None else len(images.features) for images in (generated_set, real_set)]
     if as_json:
         about = {"features": extractor.name, "sha256": extractor.sha256, "images": counts}
-        print(json.dumps({**about, "metrics": values | dict.fromkeys(missing), "missing": missing}))
+        with_null = values | dict.fromkeys(reasons)
+        print(json.dumps({**about, "metrics": with_null, "missing": reasons}))
     else:
         print(f"{generated} and {real}: {_count(counts[0])} and {_count(counts[1])}, features {extractor.name}")
         _print_values(values, extractor.published_names)
-    if metrics is not None and missing:
-        listed = "; ".join(f"{name} {reason}" for name, reason in missing.items())
+    if metrics is not None and reasons:
+        listed = "; ".join(f"{name} {reason}" for name, reason in reasons.items())
         raise ConfigError(f"--metrics: {listed}; pass other images, or leave it out")
 
 

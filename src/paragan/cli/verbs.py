@@ -4,16 +4,13 @@ A command imports its own verb alone, and the help none. A verb of an extension 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 
 import typer
 
-from paragan.core.command import program_command
-from paragan.core.errors import ConfigError
 from paragan.core.registry import has_extension
 
 
@@ -26,7 +23,7 @@ class Verb:
     takes_settings: bool = False
 
 
-VERBS = {  # the help of `run` describes the first eight
+VERBS = {  # the help of the script `./run` describes the first eight
     "train": Verb("train:train_command", takes_settings=True),
     "data": Verb("data"),
     "sample": Verb("sample:sample_command"),
@@ -62,7 +59,10 @@ def add_verbs(app: typer.Typer, chosen: Iterable[str] = VERBS, help_only: bool =
         module, _, function = verb.function.partition(":")
         if help_only:
             text = _help_text(module, function)
-            app.command(name, help=text)(lambda: None) if function else app.add_typer(typer.Typer(help=text), name=name)
+            if function:
+                app.command(name, help=text)(lambda: None)
+            else:
+                app.add_typer(typer.Typer(help=text), name=name)
             continue
         imported = import_module(f"paragan.cli.{module}")
         settings = {"ignore_unknown_options": True} if verb.takes_settings else None  # `parse_words` refuses them
@@ -73,49 +73,11 @@ def add_verbs(app: typer.Typer, chosen: Iterable[str] = VERBS, help_only: bool =
 
 
 def _help_text(module: str, function: str) -> str:
-    """Return the help of a verb from its file: the import of all of them takes longer than the rest of the help."""
+    """Return the help of a verb from its file: the import of all of them takes longer than the rest of the help.
+
+    It is plain text there, no f-string.
+    """
     pattern = rf'^def {function}\(.*?"""(.*?)"""' if function else r'^app = typer\.Typer\(.*?help="(.*?)"'
     text = re.search(pattern, Path(__file__).with_name(f"{module}.py").read_text("utf-8"), re.DOTALL | re.MULTILINE)
     assert text is not None, module
     return text[1]
-
-
-REMOVED_VERBS = {
-    "sweep": "use tune, with values after commas: paragan tune RECIPE key=a,b --sampler grid",
-    "bench": "use python -m benchmarks.NAME in a checkout",
-}
-_SERVE = "use python3 -m http.server --bind 127.0.0.1 --directory RUN; report.html updates itself"
-_STORAGE = "leave it out; the profile has the time to read a batch"
-REMOVED_WORDS = {
-    ("list", "transports"): "they are gloo and mpi",
-    ("report", "--serve"): _SERVE,
-    ("report", "--port"): _SERVE,
-    ("plan", "--cost-per-hour"): "multiply the hours of the plan by the price",
-    ("plan", "--hours"): "compare the hours of the plan with the limit",
-    ("plan", "--timeline"): "use --plot",
-    ("plan", "--probe-kimg"): "use paragan tune for learning rates",
-    ("plan", "read_s"): _STORAGE,
-    ("plan", "read_jitter"): _STORAGE,
-    ("plan", "congested"): _STORAGE,
-    ("plan", "congestion_s"): _STORAGE,
-    ("plan", "congestion_factor"): _STORAGE,
-    ("train", "--probe-kimg"): "use paragan tune for learning rates",
-    ("train", "--halving"): "use paragan tune, which prunes trials by their scores",
-    ("tune", "--halving"): "trials are pruned by their scores",
-    ("tune", "--jobs"): "run the same command in several processes",
-    ("tune", "--seeds"): "vary the seed: seed=0,1,2",
-    ("tune", "--launch"): "run the same command in a job of the cluster",
-}
-
-
-def check_removed(words: Sequence[str]) -> None:
-    """Raise `ConfigError`, with what to use instead, for a removed verb, option or key of an option."""
-    verb = words[0] if words else ""
-    if verb in REMOVED_VERBS:
-        raise ConfigError(f"{program_command()}: {verb} was removed; {REMOVED_VERBS[verb]}")
-    for word, following in pairwise([*words[1:], ""]):
-        name, is_assigned, _ = word.partition("=")
-        if (verb, name) in REMOVED_WORDS:
-            raise ConfigError(f"{program_command()} {verb}: {name} was removed; {REMOVED_WORDS[verb, name]}")
-        if (verb, name) == ("plan", "--profile") and (is_assigned or following.endswith(".json")):
-            raise ConfigError(f"{program_command()} plan: --profile has no file; use --profile-file FILE")

@@ -25,7 +25,7 @@ def rows_not_finite(values_B: Tensor) -> list[int]:
     return [] if is_finite.all() else [row for row, value in enumerate(is_finite) if not value.all()]
 
 
-def check_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
+def note_not_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
     """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` if that is None.
 
     A run that trains sets it to a dict, of names in the order of reading, each with None. where:
@@ -50,8 +50,8 @@ def finite_tensors(
 ) -> dict[str, Tensor]:
     """Return tensors with 0 for NaN and infinity, for trials and sample sheets of a run that notes such samples.
 
-    Raises `DataError` for such a sample where none are noted. where: as in `check_finite`.
+    Raises `DataError` for such a sample where none are noted. where: as in `note_not_finite`.
     """
-    if source.not_finite is None:
-        check_finite(tensors, source, where or source.where)
+    if source.not_finite is None:  # else the run notes a sample when it trains on it
+        note_not_finite(tensors, source, where or source.where)
     return {name: value.nan_to_num(0, 0, 0) if rows_not_finite(value) else value for name, value in tensors.items()}

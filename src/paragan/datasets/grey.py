@@ -54,4 +54,4 @@ class _GreyCopies(DerivedSource):
 def grey(x_BCHW: Tensor) -> Tensor:
     """Return the luma of uint8 or uint16 images (B, 3, H, W), as (B, 1, H, W), rounded."""
     weights_C11 = torch.tensor(_LUMA).view(3, 1, 1)
-    return ((x_BCHW.long() * weights_C11).sum(1, keepdim=True) + (1 << 15) >> 16).to(x_BCHW.dtype)
+    return (((x_BCHW.long() * weights_C11).sum(1, keepdim=True) + (1 << 15)) >> 16).to(x_BCHW.dtype)

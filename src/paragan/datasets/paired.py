@@ -81,6 +81,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     images, sides, decoder = open_pairs(options, options.damaged == "skip")
     if options.damaged == "skip":
+        # the repr of a decoder names all that it does, here as in the fingerprint below
         images = exclude_damaged(images, decoder, f"paired {decoder}", options.path)
     rows = images.rows(split, options.held_out)
     load_size = _load_size(options) if split == "train" else decoder.size
@@ -118,6 +119,7 @@ def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, Two
     except DataError as error:
         if pairs or sides is None:
             raise
+        # two folders without a common name were taken for folders of images of two halves, which they are not either
         problem = f"no file of {sides.names[0]} has a partner of its name in {sides.names[1]}"
         raise DataError(f"data.path={path}: {problem}; as images of two halves: {error}") from None
 
@@ -172,13 +174,17 @@ class PairedImages(DerivedSource):
 
     def _crop(self, x_CHW: Tensor, key: int | None) -> Tensor:
         """Crop and flip both images of a pair by the key of its place, equal on all ranks; centred without one."""
-        down, right = self._num_offsets
+        num_down, num_right = self._num_offsets
         if key is None:
-            key = right // 2 * down + down // 2
-        rest, top = divmod(key, down)
-        rest, left = divmod(rest, right)
-        crop = x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
+            return self._at(x_CHW, num_down // 2, num_right // 2)
+        # independent numbers from one key: the remainders of one division after the other
+        rest, top = divmod(key, num_down)
+        rest, left = divmod(rest, num_right)
+        crop = self._at(x_CHW, top, left)
         return crop.flip(2) if self._flip and rest % 2 == 1 else crop
+
+    def _at(self, x_CHW: Tensor, top: int, left: int) -> Tensor:
+        return x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
 
 
 def _load_size(options: Options) -> tuple[int, int]:

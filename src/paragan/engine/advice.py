@@ -126,7 +126,7 @@ RULES = (
         begin="If the score no longer falls: ",
     ),
     AdviceRule(
-        name="d_saturated",
+        name=signs.D_SATURATED,
         sign=lasting(("d/saturation",), lambda share: share > signs.SATURATED, count=2),
         means="D's loss is saturated on nearly all images, so its gradients vanish: D is too strong "
         "or its logits diverged.",
@@ -151,7 +151,7 @@ RULES = (
         remedies=(faster("d"),),
     ),
     AdviceRule(
-        name="d_certain_and_wrong",
+        name=signs.D_CERTAIN_AND_WRONG,
         sign=lasting(
             (*_ACCURACIES, "d/saturation"),
             lambda real, fake, saturation: (real + fake) / 2 < 0.5 and saturation > signs.CERTAIN,
@@ -168,7 +168,7 @@ RULES = (
         remedies=(add_penalty, slower("g", "d")),
     ),
     AdviceRule(
-        name="mode_collapse",
+        name=signs.MODE_COLLAPSE,
         sign=signs.same_samples,
         means="Samples are much closer together than real images are: mode collapse.",
         remedies=(add_penalty, slower("g"), slower("d")),
@@ -186,7 +186,7 @@ RULES = (
         remedies=(average, add_penalty, slower("g")),
     ),
     AdviceRule(
-        name="score_diverges",
+        name=signs.SCORE_DIVERGES,
         sign=signs.diverges,
         means="The score has been far from its best for several evaluations: the run has overfitted or diverged.",
         remedies=(average, augment, add_penalty, slower("g", "d")),

@@ -6,7 +6,16 @@ from math import inf, isfinite
 from paragan.core.event import Event
 from paragan.core.metric import Direction
 from paragan.engine.advice import RULES
-from paragan.engine.signs import CERTAIN, SATURATED, WORSE, diversity_limit
+from paragan.engine.signs import (
+    CERTAIN,
+    D_CERTAIN_AND_WRONG,
+    D_SATURATED,
+    MODE_COLLAPSE,
+    SATURATED,
+    SCORE_DIVERGES,
+    WORSE,
+    diversity_limit,
+)
 from paragan.evaluation.score import Score
 
 # mean accuracy of D. Measured: at least 0.56 in good runs, 0.09 to 0.24 when one batch had broken D
@@ -17,10 +26,9 @@ _STALLED = 0.01
 _D_MEASURES = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 _MOMENT_RATIO = "/moment_ratio"  # after the name of a player
 DIVERGED = "diverged"  # a `DivergedError`
-DIVERGED_SCORE = "score_diverges"
 PAST_BEST = "past_best"
 OF_ONE_BATCH = (DIVERGED, "stalled", "d_wrong")  # signs that a single batch can cause
-SLOWED = {"d_saturated": ("d",)}  # the players whose rates a rollback lowers; for other signs: all
+SLOWED = {D_SATURATED: ("d",)}  # the players whose rates a rollback lowers; for other signs: all
 _MEANS = {rule.name: rule.means for rule in RULES} | {
     "not_finite": "Numbers of the telemetry are not finite.",
     "stalled": "One gradient was so large that Adam's second moment holds a player still.",
@@ -35,9 +43,9 @@ class CollapseMonitor:
 
     The thresholds are those of the advice (`engine/signs.py`). patience: bad measurements in a row that make a
     collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best: best score by
-    metric and number of images, and the highest `diversity`, the lowest and the highest that followed a lower one.
-    best_at, near_at, scored_at: images trained on
-    at the best score, at the newest score near it, and at the newest score. num_far: scores since `near_at`.
+    metric and number of images. Next to them, for `mode_collapse`, the highest `diversity` so far, the lowest (`lowest
+    diversity`), and the highest that came after a lower one (`risen diversity`). best_at, near_at, scored_at: images
+    trained on at the best score, at the newest score near it, and at the newest score. num_far: scores since `near_at`.
     is_repeated: whether a rollback has returned the run to its best score, which has not been exceeded since.
     """
 
@@ -70,7 +78,10 @@ class CollapseMonitor:
 
     @property
     def _is_past_best(self) -> bool:
-        """Whether the score has been far from its best for twice as many images as it took to reach the best."""
+        """Whether the score has been far from its best for long.
+
+        That is twice as many images as it took to reach the best, and `2 * patience` scores.
+        """
         if self.is_repeated:  # it once had that time, and got worse: the second attempt needs less proof
             return self.num_far >= self.patience
         is_long = self.scored_at - self.near_at >= 2 * self.best_at > 0
@@ -91,12 +102,12 @@ class CollapseMonitor:
         signs["stalled"] = any(values.get(name, 1.0) < _STALLED for name in moments)
         if values.keys() >= set(_D_MEASURES):
             on_train, on_fake, saturation = (values[name] for name in _D_MEASURES)
-            signs["d_saturated"] = saturation > SATURATED
+            signs[D_SATURATED] = saturation > SATURATED
             accuracy = (on_train + on_fake) / 2
-            signs["d_certain_and_wrong"] = accuracy < 0.5 and saturation > CERTAIN
+            signs[D_CERTAIN_AND_WRONG] = accuracy < 0.5 and saturation > CERTAIN
             signs["d_wrong"] = accuracy < _WRONG
         if "diversity" in values:
-            signs["mode_collapse"] = self._has_collapsed(values["diversity"], is_trained=event.step > 0)
+            signs[MODE_COLLAPSE] = self._has_collapsed(values["diversity"], is_trained=event.step > 0)
         return signs
 
     def _has_collapsed(self, diversity: float, is_trained: bool) -> bool:
@@ -128,7 +139,7 @@ class CollapseMonitor:
         if not _is_worse(value, best, _NEAR, is_lower_better):
             self.near_at = event.images
             self.num_far = 0
-        return {DIVERGED_SCORE: _is_worse(value, best, WORSE, is_lower_better)}
+        return {SCORE_DIVERGES: _is_worse(value, best, WORSE, is_lower_better)}
 
 
 def _is_worse(value: float, best: float, factor: float, is_lower_better: bool) -> bool:

@@ -29,8 +29,7 @@ class MultiWriter:
                 failed[name] = error
         self._switch_off(failed, event)
         if self._is_main and _is_for_stderr(event, "console" in self._writers):
-            with suppress(OSError, ValueError):  # a closed standard error ends no run
-                print_to_stderr(f"warning: {str(event.values['text']).removeprefix('warning: ')}")
+            _warn(str(event.values["text"]).removeprefix("warning: "))
 
     def close(self) -> None:
         """Close every writer; failures go to standard error, as no writer is left for an event."""
@@ -38,7 +37,7 @@ class MultiWriter:
             try:
                 writer.close()
             except (Exception, SystemExit) as error:
-                print_to_stderr(f"warning: {_failure_message(name, error)}")
+                _warn(_failure_message(name, error))
 
     def _switch_off(self, failed: Mapping[str, BaseException], event: Event) -> None:
         """Close the writers that failed on an event, then send the others a line of text about each."""
@@ -50,8 +49,13 @@ class MultiWriter:
             self.write(replace(event, kind="event", values={"text": text}, x_BCHW=None))
 
 
+def _warn(text: str) -> None:
+    with suppress(OSError, ValueError):  # a closed standard error ends no run
+        print_to_stderr(f"warning: {text}")
+
+
 def _is_for_stderr(event: Event, has_console: bool) -> bool:
-    """Return whether a text goes to standard error: a warning, or a rollback, which a console prints by itself."""
+    """Return whether a text goes to standard error: a warning, which a console leaves out, or else a rollback."""
     is_warning = str(event.values.get("text", "")).startswith("warning:")
     return event.kind == "event" and (is_warning or ("rollback" in event.values and not has_console))
 

@@ -67,7 +67,7 @@ def check_classes_of_samples(checkpoint: Checkpoint, classes: Mapping[str, str])
 
 
 def describe_data_change(saved: Any, source: Source) -> str:
-    """Return how the data differs from that of a save, in a line; empty if it does not, or the save has no such values."""
+    """Return how the data differs from that of a save, in a line; empty if it does not, or the save has none of it."""
     if not isinstance(saved, Mapping) or saved.get("fingerprint") == source.fingerprint:
         return ""
     count = f"{saved.get('samples')} training samples, now {len(source)}"

@@ -13,10 +13,11 @@ from paragan.core.errors import DivergedError
 from paragan.core.event import Event
 from paragan.core.layout import Pieces, local_shard
 from paragan.core.types import Report, is_due
-from paragan.engine.collapse import DIVERGED, DIVERGED_SCORE, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
+from paragan.engine.collapse import DIVERGED, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
 from paragan.engine.divergence import SkipMonitor
 from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState, first_readable
+from paragan.engine.signs import SCORE_DIVERGES
 from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.score import Score
 
@@ -182,7 +183,7 @@ class RollbackLoop(TrainingLoop):
                 f"step {self.clock.step}: another collapse after {limit} rollbacks (rollback.max_rollbacks): {reason}"
             )
         has_helped = name != PAST_BEST and self.clock.images > self._state.trial_images
-        is_to_best = name == PAST_BEST or (name == DIVERGED_SCORE and has_helped)
+        is_to_best = name == PAST_BEST or (name == SCORE_DIVERGES and has_helped)
         good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
         checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
         self.scheme.quiesce()  # no turn is under way while the weights are replaced

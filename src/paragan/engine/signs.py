@@ -26,6 +26,11 @@ RATIO = 100.0  # either way. Measured: 0.17 to 1.2; 0.001 if D is frozen, 115 to
 # of the best diversity (at most 1) that samples have risen to. Measured: 0.5 and more in good runs, 0.2 collapsed
 LOW_DIVERSITY = 0.4
 LOWEST_DIVERSITY = 0.2  # of the best of all (at most 1): samples of the first kimg are noise, then nearly equal
+# Names of rules of the advice whose signs are signs of a collapse, too.
+D_SATURATED = "d_saturated"
+D_CERTAIN_AND_WRONG = "d_certain_and_wrong"
+MODE_COLLAPSE = "mode_collapse"
+SCORE_DIVERGES = "score_diverges"
 # Metrics that the rules read, by their names in a score: a distance (lower is better) and a share.
 DISTANCE = "fd["
 COVERAGE = "coverage"

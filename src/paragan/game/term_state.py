@@ -15,9 +15,9 @@ Owner = Penalty | Adaptive | Balancer
 
 
 class TermState(Mapping[str, Tensor]):
-    """The tensors of penalties, augmentations and balancers under `OWNER/NAME`, moved to a device and then live.
+    """The tensors of penalties, augmentations and balancers under `OWNER/NAME`, moved to a device, and read from there.
 
-    Raises `ConfigError` for a state that is not a dict of tensors by name.
+    Raises `ConfigError` for a state that is not a dict of tensors by name, and for two of one name.
     """
 
     def __init__(self, side: str = "", owners: tuple[Owner, ...] = (), device: torch.device | None = None) -> None:
@@ -28,8 +28,11 @@ class TermState(Mapping[str, Tensor]):
         for owner, state in self._owners:
             self._kinds.append(_kinds(side, owner.name, state))
             for name, value in state.items():
+                key = f"{owner.name}/{name}"
+                if key in self._places:  # of a penalty that is called as the augmentation or the balancer
+                    raise ConfigError(f"{side}: two terms have a state {key!r}, of which one would be lost; rename one")
                 state[name] = value.to(device)
-                self._places[f"{owner.name}/{name}"] = (state, name)
+                self._places[key] = (state, name)
 
     def __getitem__(self, key: str) -> Tensor:
         state, name = self._places[key]
@@ -44,7 +47,10 @@ class TermState(Mapping[str, Tensor]):
         return len(self._places)
 
     def check(self) -> None:
-        """Raise `ConfigError` for tensors that a resumed run would not have: others than at first."""
+        """Raise `ConfigError` for tensors that a resumed run would not have: others than at first.
+
+        Called after a trial, and before each save.
+        """
         for (owner, state), before in zip(self._owners, self._kinds, strict=True):
             now = _kinds(self._side, owner.name, owner.state)
             for name in sorted(before.keys() | now.keys()):
@@ -75,4 +81,4 @@ def _kinds(side: str, owner: str, state: object) -> dict[str, str]:
                 "are tensors, as in self.state = {'mean': torch.zeros(())}: hold what is not saved in another attribute"
             )
     # a graph in it would be walked again by the backward pass of the next turn
-    return {name: kind_of(value) + " with a gradient" * value.requires_grad for name, value in state.items()}
+    return {name: f"{kind_of(v)} with a gradient" if v.requires_grad else kind_of(v) for name, v in state.items()}

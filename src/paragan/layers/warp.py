@@ -29,15 +29,12 @@ def warp(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
 def warp_bilinear(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
     """Warp images by bilinear interpolation."""
     columns, rows = _source_pixels(x_BCHW, inverse_B23)
-    flat = x_BCHW.flatten(2)
-    width = x_BCHW.shape[3]
-    out = flat.new_zeros(())
-    for row, down in _neighbours(rows, x_BCHW.shape[2]):
+    height, width = x_BCHW.shape[2:]
+    out = x_BCHW.new_zeros(())
+    for row, down in _neighbours(rows, height):
         for column, along in _neighbours(columns, width):
-            index = (row * width + column).flatten(1)
-            share = (down * along).flatten(1)
-            out = torch.addcmul(out, flat.gather(2, index[:, None].expand_as(flat)), share[:, None])
-    return out.view_as(x_BCHW)
+            out = torch.addcmul(out, _pixels(x_BCHW, row, column), (down * along)[:, None])
+    return out
 
 
 def warp_nearest(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
@@ -46,8 +43,13 @@ def warp_nearest(x_BCHW: Tensor, inverse_B23: Tensor) -> Tensor:
     columns, rows = _source_pixels(x_BCHW, inverse_B23)
     rows = rows.round_().clamp_(0, height - 1).long()
     columns = columns.round_().clamp_(0, width - 1).long()
+    return _pixels(x_BCHW, rows, columns)
+
+
+def _pixels(x_BCHW: Tensor, rows_BHW: Tensor, columns_BHW: Tensor) -> Tensor:
+    """Return the pixels at these rows and columns, x_BCHW."""
     flat = x_BCHW.flatten(2)
-    index = (rows * width + columns).flatten(1)
+    index = (rows_BHW * x_BCHW.shape[3] + columns_BHW).flatten(1)
     return flat.gather(2, index[:, None].expand_as(flat)).view_as(x_BCHW)
 
 
@@ -101,7 +103,7 @@ def _upsampling_matrix(length: int, dtype: torch.dtype, device: torch.device) ->
     high = np.sin(angle) ** (2 * _ORDER)
     waves = np.sqrt(low / (low + high))[:, None] * _cosine_basis(2 * length)
     fine = waves[:length].copy()
-    fine[1:] -= waves[:length:-1]
+    fine[1:] -= waves[:length:-1]  # minus: between two fine pixels an alias has the opposite sign of its wave
     return torch.from_numpy(2**0.5 * fine.T @ _cosine_basis(length)).to(device, dtype)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from paragan.core import rng
 from paragan.core.errors import ConfigError, DataError
-from paragan.core.not_finite import check_finite
+from paragan.core.not_finite import note_not_finite
 from paragan.core.outside_code import reraise_outside_errors
 from paragan.core.phases import Phase, phase
 from paragan.core.source import Source, StreamedSource
@@ -148,7 +148,7 @@ class Loader(BatchStream):
         """Check and flip decoded samples."""
         tensors = dict(decoded)
         _check_declared(tensors, self.source, len(places))
-        check_finite(tensors, self.source, lambda row: self.source.where(int(rows[row])))
+        note_not_finite(tensors, self.source, lambda row: self.source.where(int(rows[row])))
         draws = _flip_draws(self.seed, places) if self._flipped else []
         for name in self._flipped:
             _flip_in_place(tensors[name], draws)
@@ -191,7 +191,7 @@ class IterableStream(BatchStream):
             rows = list(itertools.islice(self._samples, self.rows.total))
         rows = rows[self.rows.window]
         tensors = self._streamed.stacked([sample for _, sample in rows])
-        check_finite(tensors, self.source, lambda row: rows[row][0])
+        note_not_finite(tensors, self.source, lambda row: rows[row][0])
         return tensors
 
     def _named_samples(self) -> Iterator[tuple[str, Any]]:

@@ -33,6 +33,7 @@ class Stages:
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
         self._loader = loader
+        # `is_decoded`: its samples are read and then decoded
         self._part_rows = math.ceil(loader.rows.count / (max_parts if loader.source.is_decoded else 1))
         self._max_bytes = max_bytes
         self._ready_bytes = loader.rows.count * sum(spec.num_bytes for spec in loader.source.tensors.values())
@@ -96,7 +97,7 @@ class Stages:
             self._decodes.changed.notify_all()
 
     def end(self) -> None:
-        """Let the threads end, and drop all batches."""
+        """Let the threads end, and drop all batches. Called by the consumer, or by the garbage collector after it."""
         with self._lock:
             self._window = range(0)
             for position in list(self._batches):
@@ -215,7 +216,8 @@ class Stages:
             with self._lock:
                 self._reads.add(-1)
         with self._lock:
-            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))  # a mean would break the limit
+            # not a mean, so that the memory stays below its limit
+            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
             self._num_encoded += 1
             while not self._decodes.has_free and not batch.is_dropped:
                 self._decodes.changed.wait(_POLL_S)

@@ -36,5 +36,5 @@ class AudioMetric(PairMetric):
                 f"evaluation.metrics: {self.name}: {audio_BCT.shape[-1]} samples are shorter than a frame, "
                 f"n_fft={log_mel.n_fft}; use a smaller one"
             )
-        mel: Tensor = log_mel(audio_BCT)
+        mel: Tensor = log_mel(audio_BCT)  # (B, C * n_mels, T // hop)
         return mel.unflatten(1, (-1, log_mel.n_mels))

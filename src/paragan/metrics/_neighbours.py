@@ -21,7 +21,7 @@ _EXACT_PER_ROW = 16  # where more are needed, as among equal rows, all of a bloc
 
 
 class _Block(NamedTuple):
-    """Rows of a set against all of another. squared_nM: distances, each at most `error_n1` from the exact one."""
+    """Rows of a set against all of another. squared_nM: squared distances, at most `error_n1` from the exact ones."""
 
     rows_nF: Tensor
     b_MF: Tensor
@@ -29,7 +29,7 @@ class _Block(NamedTuple):
     error_n1: Tensor
 
     def exact(self, is_needed_nM: Tensor) -> Tensor:
-        """Return the distances that are needed, from differences, (n, M); others may be NaN."""
+        """Return the distances, not squared, that are needed, from differences, (n, M); others may be NaN."""
         row, column = is_needed_nM.nonzero(as_tuple=True)
         if len(row) > _EXACT_PER_ROW * len(self.rows_nF):
             return _by_differences(self.rows_nF, self.b_MF)
@@ -82,6 +82,7 @@ def _distance_of_rank(k: int, a_NF: Tensor, b_MF: Tensor) -> Tensor:
     """Return the k-th smallest distance of each row of `a_NF` to the rows of `b_MF`, (N,)."""
     distances = []
     for block in _blocks(a_NF, b_MF):
+        # the error of the k-th smallest, and that of a distance that it is compared with
         bound_n1 = block.squared_nM.kthvalue(k, dim=1, keepdim=True).values + 2 * block.error_n1
         # `kthvalue` takes NaN, of distances that are not needed, for the largest
         distances.append(block.exact(~(block.squared_nM > bound_n1)).kthvalue(k, dim=1).values)

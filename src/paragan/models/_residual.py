@@ -91,8 +91,10 @@ class ResidualDiscriminator(BlockDiscriminator):
 
 
 def shape_at(shapes: Mapping[int, Shape], sizes: MapSizes) -> Shape:
-    """Return the shape of an image size, or else of the power of two with as many doublings."""
-    # other sizes than powers of two are squares of 6 x 6 doubled, such as 48 px
+    """Return the shape of an image size, or else of the power of two with as many doublings.
+
+    48 px, which is 6 doubled three times, has a shape of its own in `SNGAN_SHAPES`; 24 px has that of 16 px.
+    """
     is_listed = sizes.lowest == (6, 6) and sizes.sides[-1] in shapes
     return shapes[sizes.sides[-1] if is_listed else 4 << sizes.doublings]
 
@@ -101,7 +103,7 @@ def residual_plan(
     shape: Shape, sizes: MapSizes, width: int, attention: Attention = None, default_attention: Places = None
 ) -> ResidualPlan:
     """Plan the networks at one image size. width: factor of `shape`. attention: the setting, or its value."""
-    d_maps = [sizes.sides[-1] >> number for number in range(1, shape.halvings + 1)]
+    d_maps = [_side_after(number, sizes) for number in range(shape.halvings)]
     return ResidualPlan(
         sizes=sizes,
         g_widths=[width * times for times in shape.g],
@@ -142,9 +144,14 @@ def _down_blocks(plan: ResidualPlan, colours: int) -> list[nn.Module]:
     for number, (a, b) in enumerate(pairwise((colours, *plan.d_widths))):
         halves = number < plan.halvings
         blocks.append(DownBlock(inputs=a, outputs=b, down=halves, first=number == 0, wrap=spectral_norm))
-        if halves and plan.sizes.sides[-1] >> (number + 1) in plan.d_attention:
+        if halves and _side_after(number, plan.sizes) in plan.d_attention:
             blocks.append(SelfAttention(b, spectral_norm))
     return blocks
+
+
+def _side_after(block: int, sizes: MapSizes) -> int:
+    """Return the side of the map after one of the blocks of D that halve it; 0 is the first."""
+    return sizes.sides[-1] >> (block + 1)
 
 
 def largest_affordable_attention(sizes: MapSizes) -> Places:

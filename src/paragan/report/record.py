@@ -58,7 +58,7 @@ class PhaseTimes:
                     by_rank[rank] = by_rank.get(rank, 0.0) + spent
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Return phase, share of the time of all ranks, and the rank with the largest share, with it."""
+        """Return phase, share of the time of all ranks, and, if there are several, the slowest rank and its share."""
         ranks: dict[int, float] = {}
         for by_rank in self.seconds.values():
             for rank, spent in by_rank.items():
@@ -122,13 +122,14 @@ class History:
         return f"{self.num_unreadable:,} {lines} in its record (metrics.jsonl)" if self.num_unreadable else ""
 
     def add(self, kind: object, entry: RecordEntry) -> None:
+        """Add a line of this kind; of an unknown one, only its step and its time."""
         if kind != "score" or entry.step > self.step:  # scores in the background are late
             self.step = entry.step
             self.kimg = entry.kimg
         values = entry.values
         self._count_seconds(finite_or_nan(values.get("seconds")))
         entry = replace(entry, seconds=self.seconds)
-        self.end = values if kind == "end" else None
+        self.end = values if kind == "end" else None  # a run that was resumed has not ended
         match kind:
             case "start":
                 self.start = values
@@ -201,7 +202,7 @@ class History:
                 line.add(entry.step, entry.kimg, value, entry.seconds)
 
     def _count_seconds(self, session_s: float) -> None:
-        """Add up training time; each session counts from zero."""
+        """Add up training time, which lines of every kind have; each session counts from zero."""
         if math.isfinite(session_s):
             new_s = session_s - (self._session_s if session_s >= self._session_s else 0.0)
             self.seconds = min(max(0.0, self.seconds + new_s), _MAX_SECONDS)

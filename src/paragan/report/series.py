@@ -12,7 +12,8 @@ CAPACITY = 200
 class Point:
     """Consecutive values of a run, at the position of the newest. seconds: of training.
 
-    low, high: range of the finite values, or the interval of a single one. bad: number of values that are not finite.
+    low, high: range of the finite values, or the interval of a single one, which the record has. bad: number of values
+    that are not finite.
     """
 
     step: int

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from paragan.cli import verbs
 from paragan.cli.main import main
 from paragan.config import dump, parse_recipe, read_recipe, removed_settings
 from paragan.core.errors import CheckpointError, ConfigError
@@ -59,27 +58,6 @@ def test_removed_settings_are_listed_once_and_in_order():
     text = Path(removed_settings.__file__).with_suffix(".yaml").read_text()
     keys = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith(("#", " "))]
     assert keys == sorted(set(keys))
-
-
-@pytest.mark.parametrize("verb", verbs.REMOVED_VERBS)
-def test_removed_verb_says_what_to_do_instead(verb, capsys):
-    assert main([verb, "digits"]) == 2
-    error = capsys.readouterr().err
-    assert f"{verb} was removed; {verbs.REMOVED_VERBS[verb]}" in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("value", ["", "=1"])
-@pytest.mark.parametrize(("verb", "word"), verbs.REMOVED_WORDS)
-def test_removed_word_of_a_verb_says_what_to_do_instead(verb, word, value, capsys):
-    assert main([verb, "digits", f"{word}{value}"]) == 2
-    error = capsys.readouterr().err
-    assert f"{verb}: {word} was removed; {verbs.REMOVED_WORDS[verb, word]}" in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("words", [["--profile", "x.json"], ["--profile=x"]])
-def test_plan_with_a_file_of_a_profile_names_its_option(words, capsys):
-    assert main(["plan", "digits", *words]) == 2
-    assert "use --profile-file FILE" in capsys.readouterr().err
 
 
 # runs of older versions

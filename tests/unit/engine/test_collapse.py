@@ -3,7 +3,7 @@
 import pytest
 
 from paragan.core.event import Event
-from paragan.engine.collapse import CollapseMonitor
+from paragan.engine.collapse import _MEANS, DIVERGED, OF_ONE_BATCH, PAST_BEST, SLOWED, CollapseMonitor
 
 GOOD = {"d/accuracy_train": 0.8, "d/accuracy_fake": 0.7, "d/saturation": 0.1, "diversity": 1.2}
 COLLAPSED = {**GOOD, "diversity": 0.1}
@@ -84,3 +84,13 @@ def test_monitor_of_scores_far_from_the_best_for_twice_as_long_as_that_took_find
     assert past_best(monitor, 4.1, 5, 5, first=7) == [False, False, True]  # again, after a return to the best
     monitor.restart(is_repeated=True)
     assert past_best(monitor, 3, 5, 5, first=10) == [False] * 3  # a new best
+
+
+def test_every_sign_has_a_meaning():
+    """A sign takes its meaning from the advice of its name, or from the collapse itself."""
+    monitor = CollapseMonitor(patience=1)
+    values = {**GOOD, "d/moment_ratio": 1.0}
+    monitor.observe(Event(kind="telemetry", step=1, images=0, values=values))
+    monitor.observe(score(4.0))
+    assert {*monitor.bad, *SLOWED, *OF_ONE_BATCH, PAST_BEST} - {DIVERGED} <= _MEANS.keys()
+    assert len(monitor.bad) == 7

@@ -74,3 +74,29 @@ def test_failure_with_a_console_is_not_printed_twice(capsys):
     assert reported(console) == ["jsonl"]
     (line,) = capsys.readouterr().err.splitlines()
     assert named_in(line) == "jsonl"
+
+
+class Closed:
+    """A standard error whose reader has gone, or that is closed."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def write(self, text):
+        raise self.error
+
+    flush = isatty = write
+
+
+class Unclosable(Recorder):
+    def close(self):
+        super().close()
+        raise OSError("disk full")
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError("no reader"), OSError("disk full"), ValueError("closed file")])
+def test_a_writer_that_fails_at_the_end_is_no_error_without_standard_error(error, monkeypatch):
+    last = Recorder()
+    monkeypatch.setattr("sys.stderr", Closed(error))
+    MultiWriter([("a", Unclosable()), ("b", last)]).close()
+    assert last.num_closed == 1

@@ -12,7 +12,7 @@ from paragan.core.errors import RankError
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message of a link. version: of its player. data: uint8. note: a number.
+    """One message of a link. version: of its player. data: uint8. note: a number, whose meaning is the sender's.
 
     Between processes data is on the host. Between threads it stays on its device, and `tensors` may
     take its place; ready: the end of the work on the sender's stream that they depend on.
@@ -29,14 +29,17 @@ class SendEnd(Protocol):
     """The sending end of a link. Not thread-safe."""
 
     def send(self, message: Message) -> None:
-        """Start to send; blocks while `room` messages are in flight. Data must not change."""
+        """Start to send; blocks while as many messages as the link holds are in flight. Data must not change."""
 
 
 class ReceiveEnd(Protocol):
     """The receiving end of a link. Messages arrive in order."""
 
     def receive(self, wait_s: float) -> Message | None:
-        """Return the next message; None if none has arrived within `wait_s`, or none will."""
+        """Return the next message; None if none has arrived within `wait_s`, or the sender has ended.
+
+        A receiver that waits on repeats the call up to a time-out of its own, see `timeout_error`.
+        """
 
 
 def timeout_error(who: str, timeout_s: float) -> RankError:

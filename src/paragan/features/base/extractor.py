@@ -26,7 +26,7 @@ OTHER_CLASSES = "other classes"
 MAX_FOR_ACCURACY = 10_000
 _CPU = torch.device("cpu")
 REAL_AT_ONCE = 500  # real images that are fetched at once
-_REFERENCE = 0  # the seed of the order in which real images are taken
+_ORDER_SEED = 0  # of the order in which real images are taken
 
 Shape = tuple[int, int, int]
 
@@ -38,7 +38,7 @@ class FeatureExtractor:
     network: x_BCHW in [-1, 1] to (features_BF, logits_BK), or to features_BF only if num_classes is None. It is moved
     to the device. shape: (C, H, W) of its inputs. sha256: of its weights; equal if two scores use one extractor.
     accuracy: on held-out images; None: unknown. task: what its classes are. crop: pixels cut off at each edge of an
-    image. resize: filter that brings an image to the input size; None: another size is refused. takes_any_size: the
+    image. resize: filter that then brings it to the input size; None: another size is refused. takes_any_size: the
     network does so itself, for one and three channels. is_slow: features of real images are cached. batch_size: images
     per call of the network. published_names: of metrics whose values by this extractor are published under another
     name. settings: more that must be equal for two scores to compare, for the record.
@@ -100,7 +100,7 @@ class FeatureExtractor:
         return SampleFeatures.concatenate([self.compute(batch["image"], batch.get("label")) for batch in batches])
 
     def with_accuracy(self, held_out: Source) -> FeatureExtractor:
-        """Return a copy with the accuracy on up to 10,000 of these images, if they have labels."""
+        """Return a copy with the accuracy on up to 10,000 of these images, if they have labels. Needs `num_classes`."""
         if not held_out.class_names:
             return self
         judged = self.compute_rows(held_out, min(len(held_out), MAX_FOR_ACCURACY))
@@ -181,5 +181,5 @@ def real_batch(source: Source, first: int, count: int) -> dict[str, Tensor]:
     Random, because files may be sorted by class. (MNIST is not shuffled: the fd between training
     images of even and uneven row numbers is 6.7, between random halves 0.4.)
     """
-    rows = Order(len(source), _REFERENCE).at(np.arange(first, first + count))
+    rows = Order(len(source), _ORDER_SEED).at(np.arange(first, first + count))
     return normalise_images(source.fetch(rows), source)
