@@ -20,11 +20,9 @@ from paragan.core.roles import Roles
 from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
-from paragan.evaluation.tensor_images import of_trained_classes
 from paragan.game.needs import check_paired_data
 from paragan.loading.loader import BatchRows, BatchStream, IterableStream, Loader
 from paragan.loading.pipeline import Pipeline
-from paragan.loading.process_batches import ProcessBatches
 from paragan.loading.subset import ClassSubset
 
 _MAX_THREADS = 4  # enough for the training speed of most games
@@ -76,6 +74,8 @@ class UnlabelledSource(DerivedSource):
 def open_data(config: RunConfig, model: Model | None = None) -> Data:
     """Open both splits; `DataError` for invalid files. model: objects of a program; their data is used."""
     if isinstance(model, TensorGame):
+        from paragan.evaluation.tensor_images import of_trained_classes
+
         held_out, _ = of_trained_classes(model.source, model.held_out)
         _add_held_out_notices(model.source, held_out)
         return Data(train=model.source, held_out=held_out, is_image=False)
@@ -193,6 +193,8 @@ def batch_stream(
 
 
 def _made_by_processes(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
+    from paragan.loading.process_batches import ProcessBatches
+
     depth = config.loading.prefetch
     loader.timeout_s = config.train.timeout_s  # where this process reads
     if depth == 0 or (depth is None and not is_automatic):

@@ -12,7 +12,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.row_draws import keys_of_call
 from paragan.core.skipped_state import buffer_places
 from paragan.core.tree import map_tensors
-from paragan.game.input_problem import input_problem
 from paragan.hardware.executors import CallCompiler
 from paragan.layers.precision import at_least_float32
 from paragan.layers.random import name_streams, row_drawing_layers, uses_random_numbers, with_keys
@@ -58,6 +57,8 @@ class CalledNetwork:
         try:
             return self._called(*inputs)
         except (IndexError, RuntimeError, TypeError) as error:
+            from paragan.game.input_problem import input_problem
+
             if problem := input_problem(self.module, inputs, error):
                 raise ConfigError(f"{self.place}: {problem}") from error
             raise

@@ -28,12 +28,11 @@ class Stages:
     The consumer waits on `_is_ready`; threads wait on `_reads.changed` for a part, then on `_decodes.changed`.
 
     max_parts: of a batch, at least 1. With 2, 6 threads work on 3 batches: storage that answers in parallel takes as
-    long for a part as for a batch, so more parts gain nothing. Data that needs no decoding is not divided.
+    long for a part as for a batch, so more parts gain nothing. Data that needs no decoding (not `is_decoded`) is not divided.
     """
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:
         self._loader = loader
-        # `is_decoded`: its samples are read and then decoded
         self._part_rows = math.ceil(loader.rows.count / (max_parts if loader.source.is_decoded else 1))
         self._max_bytes = max_bytes
         self._ready_bytes = loader.rows.count * sum(spec.num_bytes for spec in loader.source.tensors.values())
@@ -216,8 +215,7 @@ class Stages:
             with self._lock:
                 self._reads.add(-1)
         with self._lock:
-            # not a mean, so that the memory stays below its limit
-            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))
+            self._largest_sample = max(self._largest_sample or 0, *map(len, encoded))  # no mean: it is for a limit
             self._num_encoded += 1
             while not self._decodes.has_free and not batch.is_dropped:
                 self._decodes.changed.wait(_POLL_S)
