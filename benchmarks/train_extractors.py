@@ -32,7 +32,7 @@ from paragan.datasets.base.in_memory import stratified_split
 from paragan.features import cifar10 as cifar10_features, mnist as mnist_features
 from paragan.features._packaged import FOLDER
 from paragan.features.base.weight_files import build_with_weights
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 
 BATCH, MOMENTUM, DECAY, SMOOTHING = 256, 0.9, 5e-4, 0.05
 

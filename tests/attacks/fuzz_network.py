@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 from paragan.core.errors import RankError
-from paragan.extensions.grid.transports.control import ControlConnection
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.transports.signed_frames import HEAD, HELLO_BYTES, UP, FrameSigner, session_key
 from paragan.extensions.grid.workers.handshake import has_ended, worker_info
 from paragan.extensions.grid.workers.membership import Membership

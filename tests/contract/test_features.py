@@ -10,7 +10,7 @@ from paragan.core import registry
 from paragan.datasets import digits
 from paragan.datasets.base.in_memory import InMemorySource
 from paragan.features.base.inception_weights import PUBLISHED, stored_path
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 from tests.prepared_extractors import prepared
 
 NAMES = [name for name in registry.names("features") if name != "auto"]  # which stands for another one

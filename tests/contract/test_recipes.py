@@ -12,7 +12,7 @@ import pytest
 
 import paragan
 from paragan import config
-from paragan.config import run_config
+from paragan.config import config_tree
 from paragan.config.validation import validate_config
 from paragan.core import registry, strict_yaml
 from paragan.core.settings_tree import SourceLocation
@@ -55,7 +55,7 @@ def test_default_options_pass_their_own_check(folder, name):
     """Options are plain values: written as YAML and read through the validator they come back equal."""
     kind = registry.options(folder, name)
     assert "name" not in {field.name for field in dataclasses.fields(kind)}, "a section's `name` is the file's"
-    written = strict_yaml.to_yaml(run_config._plain(kind()))
+    written = strict_yaml.to_yaml(config_tree._plain(kind()))
     tree = strict_yaml.read_document(written, SourceLocation("defaults"), [])
     assert validate_config(kind, tree) == kind()
 

@@ -21,11 +21,12 @@ from paragan.core.types import Batch, Rows, Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.extensions.large_models.parallel.pipeline import Options as PipelineOptions, Strategy as PipelineStrategy
 from paragan.game.ema import Ema
-from paragan.game.gan import GAN, begin_balancer
+from paragan.game.gan import GAN
 from paragan.game.options import EmaOptions
 from paragan.game.player import Player
 from paragan.game.policy import Policy
 from paragan.game.prior import Prior
+from paragan.game.term_checks import begin_balancer
 from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.models import pix2pix

@@ -15,7 +15,7 @@ from paragan.core import registry
 from paragan.core.dist import World
 from paragan.core.phases import Phase, PhaseClock, phase, set_thread_clock
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
-from paragan.parallel.base.forward_backward import backward
+from paragan.parallel.base.backward_pass import backward
 
 
 def hang_of_rank_1(world: World) -> list:

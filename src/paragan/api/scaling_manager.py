@@ -212,7 +212,7 @@ class ScalingManager:
             if self._plan_source is not None:
                 self.config = self._planned(self._plan_source, networks)
             if self._dimensions:
-                from paragan.extensions.tuning.tune import ProgramTuning
+                from paragan.extensions.tuning.program_tuning import ProgramTuning
 
                 tuning = ProgramTuning(
                     config=self.config, networks=networks, world=self.world, place=self._place, folder=self._out

@@ -1,33 +1,20 @@
-"""Construction of both splits of the data, and of the batches of a run."""
+"""Construction of both splits of the data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from paragan.config import RunConfig
 from paragan.core import registry
-from paragan.core.dist import ALONE, World
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.interrupt import stopping_at_once
 from paragan.core.network_factory import Model
-from paragan.core.roles import Roles
-from paragan.core.source import DerivedSource, Source, StreamedSource, describe_tensors, untrained_classes
+from paragan.core.source import DerivedSource, Source, describe_tensors, untrained_classes
 from paragan.core.tensor_game import TensorGame
-from paragan.core.types import Side
 from paragan.game.needs import check_paired_data
-from paragan.loading.loader import BatchRows, BatchStream, IterableStream, Loader
-from paragan.loading.pipeline import Pipeline
-from paragan.loading.subset import ClassSubset
-
-_MAX_THREADS = 4  # enough for the training speed of most games
-_MAX_READERS = 64  # of all ranks of a host, while storage is slow to respond
-_MAX_BYTES = 1 << 30  # of files and batches read ahead; with a controller: of all ranks of a host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +102,8 @@ def _with_trained_classes(train: Source, held_out: Source) -> tuple[Source, Sour
     notices = untrained_classes(train.class_names, sizes, held_out.class_sizes())
     if not notices:
         return train, held_out
+    from paragan.loading.subset import ClassSubset
+
     classes = np.flatnonzero(sizes).tolist()
     num_before = len(held_out)
     train, held_out = ClassSubset(train, classes), ClassSubset(held_out, classes)
@@ -166,74 +155,6 @@ def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:
         )
 
 
-def batch_stream(
-    config: RunConfig,
-    source: Source,
-    seed: int,
-    device: torch.device,
-    share: tuple[int, int] | None = None,
-    flip: bool = False,
-    is_automatic: bool = True,
-    *,
-    world: World = ALONE,
-) -> BatchStream:
-    """Return the batches of a run, made ahead as set by `loading`.
-
-    is_automatic: whether decoded data is read ahead if `loading.prefetch` is null. world: the ranks
-    that share the resources of a host.
-    """
-    labels_N = _labels_to_balance(config, source)
-    if isinstance(source, StreamedSource):
-        stream = IterableStream(source, config.train.batch, device, share)
-        stream.timeout_s = config.train.timeout_s
-        return stream
-    loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
-    make = _made_by_processes if source.is_read_by_processes else _made_by_threads
-    return make(config, loader, is_automatic, world)
-
-
-def _made_by_processes(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
-    from paragan.loading.process_batches import ProcessBatches
-
-    depth = config.loading.prefetch
-    loader.timeout_s = config.train.timeout_s  # where this process reads
-    if depth == 0 or (depth is None and not is_automatic):
-        return loader
-    num_on_host = loader.source.num_processes(config.loading.threads or (_MAX_THREADS if depth else None))
-    num = -(-num_on_host // world.local_size)
-    ahead = depth if isinstance(depth, int) else 2 * num
-    return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
-
-
-def _made_by_threads(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
-    options = config.loading
-    is_decoded = loader.source.is_decoded
-    threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
-    depth = options.prefetch
-    if depth is None and is_automatic and is_decoded:
-        is_remote = "://" in str(vars(config.data.options).get("path", ""))
-        depth = "auto" if is_remote else threads + 1
-    if not depth or (depth == "auto" and not is_decoded):
-        return loader
-    new_pipeline = partial(Pipeline, loader=loader, timeout_s=config.train.timeout_s)
-    if depth != "auto":
-        return new_pipeline(depth=depth, readers=options.readers, decoders=min(threads, depth), max_bytes=_MAX_BYTES)
-    # a controller changes the numbers, within this rank's share of the host's memory and readers
-    max_readers = max(1, _MAX_READERS // world.local_size)
-    readers = min(options.readers or threads, _MAX_THREADS, max_readers)
-    max_bytes = _MAX_BYTES // world.local_size
-    return new_pipeline(depth="auto", readers=readers, decoders=threads, max_bytes=max_bytes, max_readers=max_readers)
-
-
-def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] | None:
-    """Return the labels of all samples if batches hold equally many of each class."""
-    if config.data.options.balance == "none":
-        return None
-    if (labels_N := source.row_labels()) is None:
-        raise ConfigError("data.balance=classes needs labels that are known before the data is read; use none")
-    return labels_N
-
-
 def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | None = None) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
     if not data.is_image:
@@ -252,16 +173,3 @@ def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | Non
             raise ConfigError(
                 f"penalty {penalty.name} needs data of pairs, which {config.data.name} is not; leave it out"
             )
-
-
-def batches(config: RunConfig, data: Data, device: torch.device, roles: Roles, g_reads: bool = False) -> BatchStream:
-    """Return the batches of D's updates, or only their rows if no turn of this rank needs more.
-
-    g_reads: whether G's turns need the tensors, also on ranks without D.
-    """
-    share = roles.batch_world.share(config.train.batch)
-    g_reads = g_reads or roles.sends_states
-    if Side.D in roles.trained_sides or (g_reads and roles.trained_sides):
-        world = roles.world if g_reads and not roles.has_server else roles.batch_world
-        return batch_stream(config, data.train, config.seed, device, share, data.flip, world=world)
-    return BatchRows(data.train, config.train.batch, share)

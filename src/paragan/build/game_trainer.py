@@ -1,9 +1,13 @@
 """Construction of the trainer of a config, and of its writers."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from paragan.build.data import Data, batches, open_data
+from paragan.build.batches import batches
+from paragan.build.data import Data, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
 from paragan.build.game import gan, scheme
 from paragan.build.loop import check_execution, loop_class
@@ -17,9 +21,11 @@ from paragan.engine.multi_writer import MultiWriter
 from paragan.engine.telemetry import Telemetry
 from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.fixed_samples import FixedSamples
-from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices, heap
+
+if TYPE_CHECKING:
+    from paragan.evaluation.fixed_tensors import FixedTensors
 
 
 def trainer(
@@ -72,6 +78,8 @@ def _load_fixed_weights(config: RunConfig, loop: TrainingLoop, model: Model | No
 
 def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples | FixedTensors | None:
     if not data.is_image:
+        from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
+
         is_shown = is_pictured(data.train.tensors[prior.arguments[0]].shape)  # D's first argument is the sample
         return FixedTensors(data.held_out, config.evaluation.sampling) if is_shown else None
     return FixedSamples(config.evaluation.sampling, data.held_out if data.has_pairs else None)

@@ -12,9 +12,10 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+from paragan.config.config_tree import FORMAT, compare, outside_names, to_tree
 from paragan.config.overrides import Overrides, merge, write_word
 from paragan.config.recipe_by_size import larger_recipe, replaced_by, replacement_line, take_by_size
-from paragan.config.run_config import FORMAT, RunConfig, compare, outside_names, to_tree
+from paragan.config.run_config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core import registry, strict_yaml
 from paragan.core.command import program_command

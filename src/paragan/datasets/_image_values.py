@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -209,87 +207,3 @@ def round_values(values: Values, limits: tuple[float, float] | None, bits: int, 
             return values
         limits = (0.0, float(top_of(values)))
     return np.stack([np.rint(_levels(part, limits, where) * (2**bits - 1)).astype(dtype) for part in values])
-
-
-def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning for values outside of their range, or in a small part of it: an eighth, of 16 bits a quarter.
-
-    top: infinite if none is known.
-    """
-    is_inside = low >= 0 and high <= top
-    min_width = top / (8 if top < _image_decoding.TOP_OF_16_BITS else 4)
-    is_nearly_even = 0 < high - low < min_width
-    if is_inside and not is_nearly_even:
-        return ()
-    if top == math.inf:
-        text = "not known"
-    else:
-        used = f"{(high - low) / top:.1%} of it, so images are nearly even" if is_inside else "not within it"
-        text = f"0 to {top:g}: {used}"
-    return (f"values are from {low:g} to {high:g}, and the range is {text}; pass data.range=[{low:g},{high:g}]",)
-
-
-def share_outside(values: Values, limits: tuple[float, float] | None) -> float:
-    """Return the share of values outside of `limits`, from 0 to 1; 0 without limits."""
-    return 0.0 if limits is None else float(np.mean((values < limits[0]) | (values > limits[1])))
-
-
-def describe_cut(share: float, limits: tuple[float, float], low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning for limits that more than half of the values, from `low` to `high`, lie outside of."""
-    if share <= 1 / 2:
-        return ()
-    fix = f"pass data.range=[{low:g},{high:g}]" if describe_range(low, high, top) else "leave data.range out"
-    cut = f"{share:.0%} of the values lie outside of data.range=[{limits[0]:g},{limits[1]:g}]"
-    return (f"{cut} and become black or white; they are from {low:g} to {high:g}: {fix}",)
-
-
-class ValueSummary:
-    """Range, bands, pages and kinds of the images of a data set.
-
-    limits: the range that is set, if one is.
-    """
-
-    def __init__(self, limits: tuple[float, float] | None) -> None:
-        self._limits = limits
-        self._sum_outside = 0.0  # of the share of each image
-        self.ranges: dict[str, tuple[float, float]] = {}  # by depth, such as `8-bit`
-        self.top = 255.0
-        self.max_bands = 0
-        self.num_with_more = 0
-        self.kinds: Counter[str] = Counter()
-
-    def add(self, stored: StoredValues) -> None:
-        low, high = float(stored.colours_HWC.min()), float(stored.colours_HWC.max())
-        depth = f"{8 * stored.values_HWC.dtype.itemsize}-bit"
-        before = self.ranges.get(depth, (low, high))
-        self.ranges[depth] = (min(low, before[0]), max(high, before[1]))
-        dtype = stored.values_HWC.dtype
-        self.top = max(self.top, top_of(stored.values_HWC) if dtype in (np.uint8, np.uint16) else math.inf)
-        self.max_bands = max(self.max_bands, stored.colours_HWC.shape[2])
-        self.num_with_more += stored.has_more
-        self.kinds[stored.kind] += 1
-        self._sum_outside += share_outside(stored.colours_HWC, self._limits)
-
-    @property
-    def extent(self) -> tuple[float, float]:
-        lows, highs = zip(*self.ranges.values(), strict=True)
-        return min(lows), max(highs)
-
-    @property
-    def better_range(self) -> tuple[float, float] | None:
-        """Lowest and highest value where the default range does not fit them."""
-        return self.extent if self.ranges and describe_range(*self.extent, self.top) else None
-
-    def warnings(self, channels: int = 3) -> Iterator[str]:
-        """Yield a line for a range that hardly fits, for further pages, and for bands that are not read."""
-        if self.ranges and self._limits is None:
-            yield from describe_range(*self.extent, self.top)
-        elif self.ranges and self._limits:
-            share = self._sum_outside / self.kinds.total()
-            yield from describe_cut(share, self._limits, *self.extent, self.top)
-        if self.num_with_more:
-            yield f"{self.num_with_more:,} of {self.kinds.total():,} images examined have several pages: one is read"
-        num_read = 3 if channels == 1 else channels  # grey is mixed from red, green and blue
-        if self.max_bands > num_read:
-            fix = f"data.channels={self.max_bands} trains on all"
-            yield f"images have {self.max_bands} bands, of which the first are read; {fix}"

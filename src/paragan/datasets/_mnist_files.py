@@ -24,7 +24,7 @@ from paragan.core.errors import DataError
 from paragan.core.source import Source
 from paragan.datasets._options import IdxOptions
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint
-from paragan.datasets.base.open_images import check_path
+from paragan.datasets.base.open_reader import check_path
 from paragan.storage.download import RemoteFile, download
 
 _STEMS = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -15,9 +15,10 @@ from paragan.datasets import _image_decoding
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import ValueSummary, read_levels, read_values
+from paragan.datasets._image_values import read_levels, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_files import SIDE_NAMES, split_pair
+from paragan.datasets._value_summary import ValueSummary
 
 _NUM_EXAMINED = 16  # pairs that are read at the start
 _TOLERANCE = 0.05  # of a ratio of sides

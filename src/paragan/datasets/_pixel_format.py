@@ -12,9 +12,10 @@ from paragan.datasets import _batched_resize, _image_decoding
 from paragan.datasets._encoded_images import EncodedImages, Rows
 from paragan.datasets._image_decoding import PixelSettingError
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import ValueSummary, is_beyond_pillow, read_levels, read_values
+from paragan.datasets._image_values import is_beyond_pillow, read_levels, read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._tiff_bands import Values
+from paragan.datasets._value_summary import ValueSummary
 
 _FILTERS = {"lanczos": Image.Resampling.LANCZOS, "bicubic": Image.Resampling.BICUBIC}
 _OF_PILLOW = (1, 3, 4)  # channels

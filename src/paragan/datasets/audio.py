@@ -27,7 +27,8 @@ from paragan.datasets._folder_layout import arrange
 from paragan.datasets._options import AudioOptions as Options
 from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FolderReader
-from paragan.datasets.base.open_images import FileImages, open_reader
+from paragan.datasets.base.open_images import FileImages
+from paragan.datasets.base.open_reader import open_reader
 from paragan.layers.log_mel import LogMel
 
 _BLOCK = 1 << 20  # samples of a file that are read at once to see whether it is damaged

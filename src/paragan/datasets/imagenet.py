@@ -18,7 +18,7 @@ from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _synsets
 from paragan.datasets.base.file_readers import FolderReader
-from paragan.datasets.base.open_images import check_path
+from paragan.datasets.base.open_reader import check_path
 
 _KAGGLE = Path("ILSVRC", "Data", "CLS-LOC")
 _CSV = "LOC_val_solution.csv"

@@ -19,9 +19,10 @@ from paragan.core.option_types import FilePath, Interval
 from paragan.core.printable import join_some
 from paragan.core.source import Source
 from paragan.datasets._class_numbers import NumberedClasses, number_labels
-from paragan.datasets._image_values import describe_cut, describe_range, round_values, share_outside, top_of
+from paragan.datasets._image_values import round_values, top_of
 from paragan.datasets._options import check_range
 from paragan.datasets._tiff_bands import Values
+from paragan.datasets._value_summary import describe_cut, describe_range, share_outside
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 

@@ -29,7 +29,8 @@ from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import PairDecoder, SideFormat
 from paragan.datasets._pair_files import TwoSides, find_sides, join_pair, match_names
 from paragan.datasets.base.file_readers import FileReader
-from paragan.datasets.base.open_images import FileImages, list_images
+from paragan.datasets.base.open_images import FileImages
+from paragan.datasets.base.open_reader import list_images
 
 _T = TypeVar("_T")
 

@@ -18,7 +18,7 @@ from paragan.core.option_types import FilePath, ImageSize
 from paragan.core.source import Source
 from paragan.datasets import _image_paths, _synsets
 from paragan.datasets.base.file_readers import FileReader
-from paragan.datasets.base.open_images import check_path, list_images
+from paragan.datasets.base.open_reader import check_path, list_images
 
 _URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")

@@ -24,7 +24,8 @@ from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions
 from paragan.datasets._pair_files import find_sides
-from paragan.datasets.base.open_images import FileImages, list_images, open_encoded_images
+from paragan.datasets.base.open_images import FileImages, open_encoded_images
+from paragan.datasets.base.open_reader import list_images
 
 
 @dataclass(frozen=True, kw_only=True)

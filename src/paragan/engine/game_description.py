@@ -1,15 +1,19 @@
 """The players and the data of a run in words and numbers, for its `start` event."""
 
+from __future__ import annotations
+
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from paragan.core.source import Source, tensor_texts
 from paragan.evaluation.fixed_samples import FixedSamples
-from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+
+if TYPE_CHECKING:
+    from paragan.evaluation.fixed_tensors import FixedTensors
 
 _PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 

@@ -23,7 +23,7 @@ from paragan.core.types import Rows
 from paragan.game.gan import GAN
 from paragan.layers.precision import at_least_float32
 from paragan.layers.random import preserved_state
-from paragan.loading.loader import normalise_images
+from paragan.loading.normalise import normalise_images
 from paragan.loading.order import Order
 
 NUM_IMAGES = 256

@@ -22,7 +22,6 @@ from paragan.engine.options import EveryOptions
 from paragan.engine.saved_game import SavedGame
 from paragan.engine.step_log import StepLog, sum_scalars
 from paragan.evaluation.fixed_samples import FixedSamples, samples_event
-from paragan.evaluation.fixed_tensors import FixedTensors
 from paragan.evaluation.score import Score
 from paragan.game.gan import GAN
 from paragan.game.loss_terms import schedule_texts
@@ -31,6 +30,7 @@ from paragan.game.prior import Prior
 
 if TYPE_CHECKING:
     from paragan.engine.background_scores import BackgroundScores
+    from paragan.evaluation.fixed_tensors import FixedTensors
 
 _PAUSE_S = 0.1  # between two looks at a score that the end of a run waits for
 

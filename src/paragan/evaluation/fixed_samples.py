@@ -18,7 +18,7 @@ from paragan.core.types import Batch, Clock, Rows
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images, grid_latents, sampling_network
-from paragan.loading.loader import normalise, normalise_images
+from paragan.loading.normalise import normalise, normalise_images
 
 GRID_COLUMNS = 10
 NUM_PAIRS = 8

@@ -14,7 +14,7 @@ from paragan.evaluation.generated_features import Generate, to_uint8
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_tensors
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 from paragan.loading.order import Indices, Order
 from paragan.loading.subset import SubsetSource
 

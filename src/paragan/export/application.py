@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, Protocol, TypedDict, Unpack, overload, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from paragan.core.command import program_command
 from paragan.core.errors import ConfigError, DataError, is_out_of_memory
 from paragan.core.printable import size_text
 from paragan.core.source import AudioFormat
-from paragan.datasets.base.whole_images import whole_image
-from paragan.export.sampled_images import SampledImages
 from paragan.export.tiles import Call, Progress, Tiling, call_in_tiles, cut, no_progress, pad_to_multiple
-from paragan.game.sampling import Mode
 
 MAX_PIXELS = 1 << 22  # of an output that is computed in one piece
 MAX_SAMPLES = 1 << 21  # of audio, likewise
 _TILE = {"image": 1024, "audio": 1 << 19}
 _OVERLAP = {"image": 64, "audio": 1 << 13}
 Kind = Literal["image", "audio"]
-Input = Tensor | Image.Image
-
-
-class ApplyOptions(TypedDict, total=False):
-    """Options of `Applicable.apply`, by name."""
-
-    tile: int | None
-    overlap: int | None
-    seed: int | None
-    mode: Mode | None
 
 
 @runtime_checkable
@@ -153,62 +137,6 @@ class Application:
                 f"apply: an input has the shape {size_text(x.shape[1:])}; pass {self.channels} channels x {sizes}"
             )
         return x.to(next(self.net.parameters()).dtype)
-
-
-class Applicable(ABC):
-    """A trained generator that may take files of a user."""
-
-    @abstractmethod
-    def application(
-        self, direction: str | None = None, seed: int | None = None, mode: Mode | None = None
-    ) -> Application:
-        """Return what the generator does with inputs of any size.
-
-        direction: of a generator with several, such as `a_to_b`. seed: of latents and dropout, which are the same
-        for every input. mode: as of `Sampler.sample`. Raises `ConfigError` for a generator of latents alone, of
-        several inputs, or of other tensors than images and audio.
-        """
-
-    @overload
-    def apply(self, x: Tensor, direction: str | None = None, **options: Unpack[ApplyOptions]) -> Tensor: ...
-
-    @overload
-    def apply(self, x: Image.Image, direction: str | None = None, **options: Unpack[ApplyOptions]) -> Image.Image: ...
-
-    @overload
-    def apply(
-        self, x: Iterable[Input], direction: str | None = None, **options: Unpack[ApplyOptions]
-    ) -> Iterator[Input]: ...
-
-    def apply(
-        self, x: Input | Iterable[Input], direction: str | None = None, **options: Unpack[ApplyOptions]
-    ) -> Input | Iterator[Input]:
-        """Apply a generator of images from images, or of audio, to inputs of any size; return the same kind.
-
-        x: a tensor (C, H, W) or (B, C, H, W), audio (C, T) or (B, C, T), in [-1, 1], or a Pillow image; or a list or
-        iterator of such, of which each is read and applied when its result is requested. direction, seed, mode: as of
-        `application`; tile, overlap: as of `Application`. Raises `ConfigError` as they do.
-        """
-        application = self.application(direction, options.get("seed"), options.get("mode"))
-        sizes = {"tile": options.get("tile"), "overlap": options.get("overlap")}
-        application.check_tiles(**sizes)
-        if isinstance(x, (list, tuple, Iterator)):
-            return (_apply_to_input(application, item, sizes) for item in x)
-        return _apply_to_input(application, x, sizes)
-
-
-def _apply_to_input(application: Application, x: Any, sizes: Mapping[str, int | None]) -> Input:
-    if isinstance(x, Image.Image):
-        x_BCHW = whole_image(x, application.channels)[None]
-        return SampledImages(application(x_BCHW, **sizes))[0]
-    if not isinstance(x, Tensor):
-        command = f"`{program_command()} apply`"
-        raise ConfigError(
-            f"apply: x is of type {type(x).__name__}; pass tensors or Pillow images, and files to {command}"
-        )
-    is_batch = x.dim() == (4 if application.kind == "image" else 3)
-    y = application(x if is_batch else x[None], **sizes)
-    return y if is_batch else y[0]
 
 
 def find_application(

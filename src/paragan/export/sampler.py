@@ -16,7 +16,8 @@ from paragan.core.network_factory import copy_networks
 from paragan.core.printable import counted, size_text
 from paragan.core.source import Source
 from paragan.evaluation.fixed_samples import fetch_pairs
-from paragan.export.application import Applicable, Application, find_application
+from paragan.export.applicable import Applicable
+from paragan.export.application import Application, find_application
 from paragan.export.class_labels import Label, as_list, check_count, class_numbers
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages

@@ -1,24 +1,22 @@
 """The game: player slots, a loss, penalties, a prior; makes turns and reports."""
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
 
 from torch import Tensor
 
-from paragan.core import registry, rng
-from paragan.core.balancer import ADVERSARIAL, Balancer
-from paragan.core.capabilities import check_capabilities
+from paragan.core import rng
+from paragan.core.balancer import Balancer
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import Outputs, identity
 from paragan.core.protocols import Augment, Loss, Penalty, PlayerSlot, Turn, adaptive
 from paragan.core.types import Batch, Clock, LossTerms, Report, Rows, Side, TurnInputs, Update
-from paragan.core.weight_schedule import WeightSchedule, has_begun
+from paragan.core.weight_schedule import has_begun
 from paragan.game.loss_terms import adversarial_terms, mean_logits, varying_weights
 from paragan.game.options import AdversarialOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
+from paragan.game.term_checks import begin_balancer, check_penalties
 from paragan.game.term_state import TermState
 
 Objective = Callable[[Outputs, TurnInputs], LossTerms]
@@ -48,25 +46,7 @@ class GAN:
 
     def __post_init__(self) -> None:
         for side, penalties in self.penalties.items():
-            if not isinstance(penalties, tuple):
-                raise ConfigError(
-                    f"{side.value}: penalties must be a tuple, not {type(penalties).__name__}; write (penalty,)"
-                )
-            for penalty in penalties:
-                if not isinstance(penalty, Penalty):
-                    raise ConfigError(
-                        f"{side.value}: {type(penalty).__name__} is not a penalty; derive it from paragan.Penalty"
-                    )
-                if not hasattr(penalty, "name"):
-                    raise ConfigError(f"{side.value}: the penalty {type(penalty).__name__} has no name; set one")
-                _check_numbers(side, penalty)
-                self._check_players(side, penalty)
-            names = ["adversarial", *(penalty.name for penalty in penalties)]
-            if (repeated := next((name for name in names if names.count(name) > 1), None)) is not None:
-                raise ConfigError(
-                    f"{side.value}: two losses are called {repeated!r}, but names must be unique; "
-                    "leave one out, or set the other side for one of the penalties"
-                )
+            check_penalties(side, penalties, {slot.value for slot in self.slots} - {side.value})
         if not self.g_penalties and not self.adversarial.g_weight(Rows(step=0, first=0, count=1, total=1)):
             raise ConfigError(
                 "adversarial: G has no loss at the first batch, because its adversarial loss begins later or has "
@@ -75,15 +55,6 @@ class GAN:
         if self.balancer is not None:
             begin_balancer(self.balancer, self.g, self.g_penalties)
         self._attach_state()
-
-    def _check_players(self, side: Side, penalty: Penalty) -> None:
-        names = {slot.value for slot in self.slots} - {side.value}
-        for name in penalty.players:
-            if name not in names:
-                raise ConfigError(
-                    f"{side.value}: {penalty.name} calls the player {name!r}, which does not exist; choose one of "
-                    f"{', '.join(sorted(names))}, or define it in players"
-                )
 
     def _attach_state(self) -> None:
         """Attach the state of terms to the players, on their devices, before the first step.
@@ -264,36 +235,3 @@ class GAN:
 
 def _no_terms(outputs: Outputs, feed: TurnInputs) -> LossTerms:
     return LossTerms({})
-
-
-def _check_numbers(side: Side, penalty: Penalty) -> None:
-    weight, interval = penalty.weight, penalty.interval
-    if not (isinstance(interval, Integral) and interval >= 1):
-        raise ConfigError(f"{side.value}: {penalty.name} has interval={interval!r}; pass an integer from 1")
-    if not (isinstance(weight, WeightSchedule) or (isinstance(weight, Real) and math.isfinite(weight))):
-        raise ConfigError(f"{side.value}: {penalty.name} has weight={weight!r}; pass a finite number")
-
-
-def begin_balancer(balancer: Balancer, g: PlayerSlot, penalties: Sequence[Penalty]) -> None:
-    """Give a balancer the names of G's terms; `ConfigError` for one that does not fit G."""
-    if not isinstance(balancer, Balancer):
-        raise ConfigError(f"balancer: {type(balancer).__name__} is not a balancer; derive it from paragan.Balancer")
-    names = [penalty.name for penalty in penalties]
-    balancer.begin([ADVERSARIAL, *names])
-    end_at_0 = [isinstance(penalty.weight, WeightSchedule) and not penalty.weight.final for penalty in penalties]
-    if balancer.needs_others and all(end_at_0):
-        raise ConfigError(
-            f"balancer {balancer.name}: the weight of {', '.join(names)} ends at 0, and with it that of the "
-            "adversarial loss, so that G would stop; let it end above 0, or leave the balancer out"
-        )
-    if not isinstance(g, Player):
-        return
-    check_capabilities(g.strategy.holder, balancer.needs)
-    layers = [
-        name for name, module in g.net.named_modules() if next(module.parameters(recurse=False), None) is not None
-    ]
-    if balancer.layer is not None and balancer.layer not in layers:
-        raise ConfigError(
-            f"balancer.last_layer={balancer.layer} is not a layer of G with weights; choose one, such as "
-            f"{', '.join(layers[-3:])}{registry.did_you_mean(registry.closest_name(balancer.layer, layers))}"
-        )

@@ -36,7 +36,7 @@ from paragan.game.player import Player
 from paragan.game.registered_state import RegisteredState
 from paragan.game.shared_memory import check_separate
 from paragan.layers.random import repeats
-from paragan.loading.loader import normalise_images
+from paragan.loading.normalise import normalise_images
 
 MAX_ROWS = 4
 _RANGES = {"Tanh": (-1, 1), "Sigmoid": (0, 1)}

@@ -1,10 +1,9 @@
 """Endless streams of batches from a data set to a device."""
 
-import itertools
 import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +12,16 @@ import torch
 from torch import Tensor
 
 from paragan.core import rng
-from paragan.core.errors import ConfigError, DataError
+from paragan.core.errors import ConfigError
 from paragan.core.not_finite import note_not_finite
-from paragan.core.outside_code import reraise_outside_errors
 from paragan.core.phases import Phase, phase
-from paragan.core.source import Source, StreamedSource
+from paragan.core.source import Source
 from paragan.core.types import Batch, Rows
+from paragan.loading.normalise import normalise_images
 from paragan.loading.order import ClassOrder, Order
-from paragan.loading.time_limit import time_limit
 
 _LOOKAHEAD = 4096  # positions permuted at once: little slower than a hundred
 
-_END = object()  # of an iterable
 
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 Share = tuple[int, int] | None  # first row of a rank in the global batch, and number of its rows; None: all
@@ -166,58 +163,13 @@ class Loader(BatchStream):
         return ahead[places[0] - first : places[-1] - first + 1]
 
 
-class IterableStream(BatchStream):
-    """Endless global batches of consecutive samples; a batch may span two epochs.
-
-    Every rank reads all samples, and stacks those of its share. A resumed run reads to its
-    position, so the iterable must give equal samples for equal epochs.
-    """
-
-    def __init__(self, source: StreamedSource, batch: int, device: torch.device, share: Share) -> None:
-        super().__init__(source, batch_rows(batch, share), device)
-        self._streamed = source
-        self._restart()
-
-    def _restart(self) -> None:
-        self._at = 0  # position of the next batch
-        self._samples = self._named_samples()
-
-    def fetch_next(self) -> dict[str, Tensor]:
-        if self._at > self.position:
-            self._restart()
-        rows: list[tuple[str, Any]] = []
-        while self._at <= self.position:
-            self._at += 1
-            rows = list(itertools.islice(self._samples, self.rows.total))
-        rows = rows[self.rows.window]
-        tensors = self._streamed.stacked([sample for _, sample in rows])
-        note_not_finite(tensors, self.source, lambda row: rows[row][0])
-        return tensors
-
-    def _named_samples(self) -> Iterator[tuple[str, Any]]:
-        """Yield samples for ever, with their names in messages."""
-        for epoch in itertools.count():
-            with reraise_outside_errors(f"data: epoch {epoch}", DataError):
-                samples = self._streamed.samples(epoch)
-            for number in itertools.count():
-                name = f"sample {number} of epoch {epoch}"
-                with reraise_outside_errors(f"data: {name}", DataError):
-                    sample = next(samples, _END)
-                if sample is _END:
-                    break
-                yield name, sample
-            if number == 0:
-                cure = "let the function return a new iterable for each epoch, with at least one sample"
-                raise DataError(f"data: the iterable of epoch {epoch} has no samples; {cure}")
-
-
 @phase(Phase.DATA)
 def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
     """Return the next batches of several streams, concatenated, in one transfer to their device."""
     began = time.perf_counter()
     first = streams[0]
     problem = f"data: batch {first.position} was not read within {first.timeout_s} s; increase train.timeout_s"
-    with nullcontext() if first.timeout_s is None else time_limit(first.timeout_s, problem):
+    with _limited(first.timeout_s, problem):
         fetched = [stream.fetch_next() for stream in streams]
     tensors = fetched[0]
     if len(fetched) > 1:
@@ -227,6 +179,14 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
         stream.position += 1
     first.wait_s += time.perf_counter() - began
     return batch
+
+
+def _limited(timeout_s: float | None, problem: str) -> AbstractContextManager[None]:
+    if timeout_s is None:  # threads or processes read, and have a limit of their own
+        return nullcontext()
+    from paragan.loading.time_limit import time_limit
+
+    return time_limit(timeout_s, problem)
 
 
 def _flip_draws(seed: int, places: Places) -> list[bool]:
@@ -243,22 +203,6 @@ def _flip_in_place(x_BCHW: Tensor, is_flipped: list[bool]) -> None:
         if flip:
             for x_HW in x_CHW:  # a larger copy could start native threads for each thread that decodes
                 x_HW.copy_(x_HW.flip(1))
-
-
-def normalise(x_BCHW: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Map uint8 values 0…255, or uint16 values 0…65535, to [-1, 1]."""
-    if x_BCHW.dtype == torch.uint16:
-        return (x_BCHW.to(torch.float32) / 32767.5 - 1).to(dtype)  # narrower types do not hold the values
-    return x_BCHW.to(dtype) / 127.5 - 1
-
-
-def normalise_images(
-    tensors: Mapping[str, Tensor], source: Source, dtype: torch.dtype = torch.float32
-) -> dict[str, Tensor]:
-    """Normalise the tensors that the source declares as images; return the others unchanged."""
-    return {
-        name: normalise(tensor, dtype) if source.tensors[name].is_image else tensor for name, tensor in tensors.items()
-    }
 
 
 def _copies_from_pinned_memory(device: torch.device) -> bool:

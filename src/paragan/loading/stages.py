@@ -28,7 +28,7 @@ class Stages:
     The consumer waits on `_is_ready`; threads wait on `_reads.changed` for a part, then on `_decodes.changed`.
 
     max_parts: of a batch, at least 1. With 2, 6 threads work on 3 batches: storage that answers in parallel takes as
-    long for a part as for a batch, so more parts gain nothing. Data that needs no decoding (not `is_decoded`) is not divided.
+    long for a part as for a batch, so more parts gain nothing. Data that is not `is_decoded` is not divided.
     """
 
     def __init__(self, loader: Loader, max_parts: int, max_bytes: int | None) -> None:

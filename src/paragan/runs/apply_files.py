@@ -22,7 +22,7 @@ from paragan.core.printable import print_to_stderr
 from paragan.core.source import AudioFormat
 from paragan.datasets.base.audio_files import ENDINGS, File, read_info, read_part, require_packages
 from paragan.datasets.base.file_readers import FileReader, FolderReader
-from paragan.datasets.base.open_images import open_reader
+from paragan.datasets.base.open_reader import open_reader
 from paragan.datasets.base.whole_images import advising_a_user, decode_whole, has_frames
 from paragan.export.application import Application
 from paragan.export.sampled_images import SampledImages

@@ -117,7 +117,7 @@ def check_data_files(options: object) -> None:
         return  # data without files: without imports
     from paragan.config.reference import meanings
     from paragan.datasets.base.label_files import check_label_table
-    from paragan.datasets.base.open_images import check_path, describe_missing
+    from paragan.datasets.base.open_reader import check_path, describe_missing
 
     if isinstance(options, FolderOptions) or (isinstance(options, AudioOptions) and path):
         check_path(path)

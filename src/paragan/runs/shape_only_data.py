@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from paragan import build
-from paragan.build.data import batch_stream, generates_images
+from paragan.build.batches import batch_stream
+from paragan.build.data import generates_images
 from paragan.config import RunConfig
 from paragan.core import registry, rng
 from paragan.core.errors import ConfigError

@@ -5,7 +5,7 @@ from obstore.exceptions import AlreadyExistsError, PreconditionError
 
 from paragan.core.errors import StorageError
 from paragan.extensions.buckets import run_mirror
-from paragan.extensions.buckets.run_mirror import MirroredFiles
+from paragan.extensions.buckets.mirrored_files import MirroredFiles
 
 
 class KilledError(OSError):

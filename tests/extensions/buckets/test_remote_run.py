@@ -14,7 +14,7 @@ from paragan.cli.main import main
 from paragan.engine.rollback_state import rollback_targets
 from paragan.extensions.buckets import remote_run
 from paragan.extensions.buckets.lease import LEASE, Lease
-from paragan.extensions.buckets.run_mirror import MirroredFiles
+from paragan.extensions.buckets.mirrored_files import MirroredFiles
 from tests.memory_bucket import ADDRESS, failing
 from tests.tiny_run import SMALL, TINY
 

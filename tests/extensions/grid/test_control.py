@@ -11,7 +11,8 @@ import pytest
 
 from paragan.core.errors import ConfigError, RankError
 from paragan.extensions.grid.transports import control
-from paragan.extensions.grid.transports.control import ControlConnection, Listener, connect
+from paragan.extensions.grid.transports.control import Listener, connect
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 
 TOKEN = "5e" * 32
 WAIT_S = 20.0

@@ -9,7 +9,8 @@ import pytest
 
 from paragan.core.errors import RankError
 from paragan.extensions.grid.transports import control
-from paragan.extensions.grid.transports.control import ControlConnection, Listener, connect
+from paragan.extensions.grid.transports.control import Listener, connect
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
 from tests.extensions.grid.test_control import TOKEN, WAIT_S, nothing_is_left_over, until  # noqa: F401 a fixture
 

@@ -17,7 +17,8 @@ from paragan.datasets import folder
 from paragan.datasets.base.program_data import DatasetSource
 from paragan.datasets.base.samples import SampleForm
 from paragan.evaluation.tensor_images import image_range
-from paragan.loading.loader import IterableStream, Loader
+from paragan.loading.iterable_stream import IterableStream
+from paragan.loading.loader import Loader
 from paragan.loading.pipeline import Pipeline
 from paragan.loading.subset import SubsetSource
 from tests.prepared_shards import image_folder

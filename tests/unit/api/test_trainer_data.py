@@ -11,7 +11,7 @@ from paragan.core.types import Rows
 from paragan.datasets.base.program_data import DatasetSource, TensorSource
 from paragan.datasets.base.ragged import Padding
 from paragan.datasets.base.samples import SampleForm
-from paragan.loading.loader import IterableStream
+from paragan.loading.iterable_stream import IterableStream
 from tests.unit.api.test_trainer import BATCH, TINY, Drawn, saved, tensors, trainer
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ from PIL import Image
 
 import paragan as pg
 from paragan import build
-from paragan.build.data import batch_stream
+from paragan.build.batches import batch_stream
 from paragan.config import read_recipe
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.core.types import Rows

@@ -9,7 +9,7 @@ import yaml
 
 import paragan as pg
 from paragan.checkpoint import manifest
-from paragan.config import run_config
+from paragan.config import config_tree
 from tests.golden import stored_run
 
 FORMATS = sorted(stored_run.HERE.glob("format_*"), key=lambda path: path.name)
@@ -27,7 +27,7 @@ def expected(stored: Path, name: str) -> dict[str, object]:
 
 def test_every_format_has_a_stored_run():
     assert [path.name for path in FORMATS] == [f"format_{number}" for number in range(1, manifest.FORMAT + 1)]
-    assert run_config.FORMAT == manifest.FORMAT == 1, "store a run of the new format, and upgrade the former one"
+    assert config_tree.FORMAT == manifest.FORMAT == 1, "store a run of the new format, and upgrade the former one"
 
 
 def test_stored_run_declares_its_format(stored):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from paragan import config
-from paragan.config import compare, dump, read_recipe, run_config, to_tree
+from paragan.config import compare, config_tree, dump, read_recipe, to_tree
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import TORCH_OPTIMISERS
@@ -149,7 +149,7 @@ def test_a_dumped_config_loads_back_equal(recipe):
     first = read_recipe(recipe(LEAST), words)
     assert read_recipe(recipe(dump(first))) == first
     assert read_recipe(recipe(json.dumps(to_tree(first)))) == first
-    assert to_tree(first)["format"] == run_config.FORMAT
+    assert to_tree(first)["format"] == config_tree.FORMAT
 
 
 def test_differences_are_dotted_keys(recipe):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import _image_source, folder
-from paragan.datasets.base.open_images import open_reader
+from paragan.datasets.base.open_reader import open_reader
 from tests.data_refusals import record_reads, refusal
 from tests.image_folders import put
 

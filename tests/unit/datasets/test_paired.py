@@ -9,7 +9,8 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.datasets import paired
-from paragan.loading.loader import Loader, normalise
+from paragan.loading.loader import Loader
+from paragan.loading.normalise import normalise
 
 SIDE = 32
 CPU = torch.device("cpu")

@@ -18,7 +18,7 @@ from paragan.core.errors import StoppedError
 from paragan.core.interrupt import install
 from paragan.core.option_types import Choice
 from paragan.datasets import _damaged_images, npz, paired
-from paragan.datasets._image_values import describe_range
+from paragan.datasets._value_summary import describe_range
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset, guess_data_set
 from tests.data_refusals import refusal

@@ -22,7 +22,7 @@ from paragan.features.judge import train_or_load
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import sampling_network
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 from paragan.loading.order import Order
 from tests.prepared_extractors import prepared
 

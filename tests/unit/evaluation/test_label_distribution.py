@@ -13,7 +13,7 @@ from paragan.evaluation.evaluator import Evaluator
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 
 SIDE = 8
 

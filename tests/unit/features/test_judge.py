@@ -11,7 +11,7 @@ from paragan.datasets.base.in_memory import InMemorySource
 from paragan.features import judge as judging
 from paragan.features.base import classifier, extractor
 from paragan.features.judge import train_or_load
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 from paragan.loading.order import Order
 
 KEPT = ("judge.json", "judge.safetensors")

@@ -8,7 +8,7 @@ import torch
 
 from paragan.game import optimizer_calls
 from paragan.game.policy import Policy, step_if
-from paragan.parallel.base.forward_backward import backward
+from paragan.parallel.base.backward_pass import backward
 from tests.processes import environment
 
 TRAINS = """

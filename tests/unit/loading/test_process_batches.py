@@ -13,7 +13,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from paragan.build.data import UnlabelledSource, batch_stream
+from paragan.build.batches import batch_stream
+from paragan.build.data import UnlabelledSource
 from paragan.config import read_recipe
 from paragan.core.errors import DataError
 from paragan.datasets.base.program_data import DatasetSource, TensorSource

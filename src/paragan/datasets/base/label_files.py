@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 import os
@@ -18,20 +16,16 @@ from paragan.core.errors import DataError
 from paragan.core.printable import counted, join_some
 from paragan.datasets._class_numbers import raise_label_errors
 from paragan.datasets._image_paths import common_folders
+from paragan.datasets._label_tables import FILE_NAMES, LABEL_NAMES, STYLEGAN, decode_text, read_rows
 from paragan.datasets._split_names import names_split
 from paragan.datasets.base.file_readers import FileReader, FolderReader
 
-LABEL_NAMES = ("label", "labels", "fine_label", "class", "class_name", "category", "target")  # of columns
-_FILE_NAMES = ("file_name", "filename", "file", "path", "image", "image_id", "image_path", "id", "name")
 _SPLIT_NAMES = ("split", "data_split", "set", "subset", "partition", "phase")  # if the values are names of splits
-_STYLEGAN = b"dataset.json"
 _TABLES = (b"metadata.jsonl", b"metadata.csv")
 _MAX_BYTES = 128 << 20  # of a file with the labels of many images; parsing it takes several times as much
 _NUM_TRIED = 100
 _MAX_SAMPLE_BYTES = 1 << 20  # of a file with the label of one image
-_JsonRow = dict[str, object] | tuple[str, object]  # or a list of two
 _Name = TypeVar("_Name", str, bytes)
-_BEFORE_HEADER = re.compile(r"(?:[ \t]*(?:#[^\r\n]*|sep=.)?[\r\n]+)*")  # Excel writes sep=; into a first line
 
 
 class LabelRow(NamedTuple):
@@ -55,7 +49,7 @@ class FileLabels:
 def find_labels(files: FileReader, paths: list[bytes]) -> FileLabels:
     """Return the labels in files next to sorted images, if there are some. Raises `DataError` for invalid files."""
     for top in common_folders(paths):
-        table = top + _STYLEGAN
+        table = top + STYLEGAN
         if table in files.label_files and (labels := _read_tables(files, [table])).by_path:
             return labels
     if tables := [path for path in files.label_files if path.rpartition(b"/")[2] in _TABLES]:
@@ -122,7 +116,7 @@ def _tails(path: bytes, lengths: Container[int]) -> Iterator[str]:
 def _names_of(path: bytes) -> tuple[str, str]:
     """Return a path as text, and without suffix."""
     # an accent is a character of its own in names of macOS, and part of a letter in most
-    name = unicodedata.normalize("NFC", _decode(path, "")[0])
+    name = unicodedata.normalize("NFC", decode_text(path, "")[0])
     return name, os.path.splitext(name)[0]
 
 
@@ -177,7 +171,7 @@ def _read_web_label(files: FileReader, path: str) -> object:
     content = _read(files, path, _MAX_SAMPLE_BYTES)
     with raise_label_errors(files.where(path)):
         if not path.endswith(".json"):
-            return _decode(content, files.where(path))[0].strip()
+            return decode_text(content, files.where(path))[0].strip()
         values = json.loads(content)
     names = [name for name in LABEL_NAMES if name in values] if isinstance(values, dict) else []
     return values[names[0]] if names else None
@@ -199,16 +193,16 @@ def _labels_of(files: FileReader, path: str) -> tuple[dict[str, LabelRow] | None
     The column of splits is read if its values are names of splits.
     """
     where = files.where(path)
-    text, is_legacy = _decode(_read(files, path, _MAX_BYTES), where)
+    text, is_legacy = decode_text(_read(files, path, _MAX_BYTES), where)
     labels: dict[str, LabelRow] = {}
     unread: list[str] = []
     split_column = None
     columns: list[str] | None = None
-    for row in _rows(text, where):
+    for row in read_rows(text, where):
         if list(row) != columns:
             columns = list(row)
             names = {"_".join(str(name).lower().split()): name for name in columns}
-            wanted = (_FILE_NAMES, LABEL_NAMES, _SPLIT_NAMES)
+            wanted = (FILE_NAMES, LABEL_NAMES, _SPLIT_NAMES)
             file, label, split = (next((names[name] for name in known if name in names), None) for known in wanted)
         if file is None or label is None:
             return None, f"{where}: no columns of file names and labels among {join_some(list(map(str, row)))}"
@@ -234,56 +228,6 @@ def _add(rows: dict[_Name, LabelRow], name: _Name, row: LabelRow) -> None:
     other = rows.setdefault(name, row)
     label = row.label if row.label == other.label else [other.label, row.label]
     rows[name] = LabelRow(label, row.split if row.split == other.split else f"{other.split}, {row.split}")
-
-
-def _rows(text: str, where: str) -> Iterator[Mapping[str, object]]:
-    """Yield the rows of a table by the suffix of its name: JSON, JSONL, or values between delimiters."""
-    suffix = os.path.splitext(where)[1].lower()
-    with raise_label_errors(where):
-        if suffix == ".json":
-            values = json.loads(text)
-            if isinstance(values, dict) and "labels" in values:
-                values = values["labels"]
-            elif where.endswith(_STYLEGAN.decode()):  # a name that has other meanings, too
-                values = None
-            yield from _json_rows(values)
-        elif suffix == ".jsonl":
-            for number, line in enumerate(io.StringIO(text), start=1):
-                with raise_label_errors(f"{where}: line {number}"):
-                    if line.strip():
-                        yield dict(json.loads(line))
-        else:
-            yield from _csv_rows(text)
-
-
-def _json_rows(content: dict[str, object] | list[_JsonRow] | None) -> Iterator[Mapping[str, object]]:
-    """Yield the objects of a list, or the pairs of a file and its label in a list or mapping, StyleGAN's form."""
-    rows = content.items() if isinstance(content, dict) else content or ()
-    for row in rows:
-        yield row if isinstance(row, dict) else dict(zip(("file_name", "label"), row, strict=True))
-
-
-def _csv_rows(text: str) -> Iterator[Mapping[str, object]]:
-    text = _BEFORE_HEADER.sub("", text, count=1)
-    delimiter = max(",;\t|", key=text.partition("\n")[0].count)
-    rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter)
-    names = [name.strip().lower() for name in rows.fieldnames or ()]
-    if twice := [name for name in (*_FILE_NAMES, *LABEL_NAMES) if names.count(name) > 1]:
-        raise ValueError(f"two columns are named {twice[0]}")
-    return rows
-
-
-def _decode(content: bytes, where: str) -> tuple[str, bool]:
-    """Return text of UTF-8, 16 or 32, with or without a mark, else of Windows-1252, and whether it is the latter."""
-    encoding: str = json.detect_encoding(content)
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-        text = content.decode(encoding, "replace")
-    if "\0" in text[:1000]:
-        raise DataError(f"{where}: it is not text; pass a table of labels, unpacked, as CSV or JSON")
-    return text, encoding == "cp1252"
 
 
 def _read(files: FileReader, path: str, max_bytes: int) -> bytes:

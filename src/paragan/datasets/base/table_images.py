@@ -19,8 +19,8 @@ from paragan.datasets._class_numbers import number_labels
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_paths import hash_names
+from paragan.datasets._label_tables import LABEL_NAMES
 from paragan.datasets._split_names import split_folder
-from paragan.datasets.base.label_files import LABEL_NAMES
 
 _BATCH_ROWS = 16
 _IMAGE_NAMES = ("image", "img", "jpg", "png", "photo", "picture", "pixel_values")

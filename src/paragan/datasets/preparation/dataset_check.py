@@ -21,11 +21,13 @@ from paragan.datasets import audio, folder, npz, paired, shards, unpaired
 from paragan.datasets._encoded_images import EncodedImages, ShardImages
 from paragan.datasets._image_decoding import check_values_finite
 from paragan.datasets._image_formats import image_suffix
-from paragan.datasets._image_values import StoredValues, ValueSummary, mix_bands, read_values
+from paragan.datasets._image_values import StoredValues, mix_bands, read_values
 from paragan.datasets._pair_decoding import is_pair
 from paragan.datasets._pair_files import kind_of_pairs, split_pair
+from paragan.datasets._value_summary import ValueSummary
 from paragan.datasets.base.audio_files import ENDINGS
-from paragan.datasets.base.open_images import ARRAY_SUFFIXES, describe_missing, open_encoded_images, open_reader
+from paragan.datasets.base.open_images import open_encoded_images
+from paragan.datasets.base.open_reader import ARRAY_SUFFIXES, describe_missing, open_reader
 from paragan.datasets.base.reduced_copies import without_reduced_copies
 from paragan.datasets.preparation.dataset_report import RECIPES, DatasetReport, add_advice
 from paragan.storage.shard_folder import has_shards

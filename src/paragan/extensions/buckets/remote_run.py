@@ -17,7 +17,8 @@ from paragan.distributed.launch.rank_env import RankEnv, from_environment, mpi_r
 from paragan.engine.rollback_state import rollback_targets
 from paragan.extensions.buckets.bucket_checkpoints import BucketCheckpoints, NewestDownload
 from paragan.extensions.buckets.lease import Lease
-from paragan.extensions.buckets.run_mirror import UPLOADS, MirroredFiles, RunMirror
+from paragan.extensions.buckets.mirrored_files import MirroredFiles
+from paragan.extensions.buckets.run_mirror import UPLOADS, RunMirror
 from paragan.runs.folder import RunFolder, try_to_lock
 from paragan.runs.run_request import RunRequest
 from paragan.storage.bucket import ObjectBucket, open_bucket

@@ -10,7 +10,7 @@ import torch
 
 from paragan import build
 from paragan.build import evaluation
-from paragan.build.data import batch_stream
+from paragan.build.batches import batch_stream
 from paragan.config import RunConfig, choose
 from paragan.config.grid_options import CellPlayerOptions
 from paragan.core import rng
@@ -35,7 +35,7 @@ from paragan.game.options import PlayerOptions
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.hardware import device as devices
-from paragan.loading.loader import normalise_images
+from paragan.loading.normalise import normalise_images
 from paragan.loading.order import Order
 
 

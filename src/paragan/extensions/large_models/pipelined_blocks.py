@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from paragan.core.errors import ConfigError
 from paragan.core.layout import Layout
-from paragan.core.source import dtype_name
+from paragan.extensions.large_models.nested_tensors import put_together, specs_of_structure, take_rows_apart
 from paragan.extensions.large_models.network_parts import is_in_block
 from paragan.extensions.large_models.pipeline_cuts import ChainedBlocks
 from paragan.extensions.large_models.row_split import MicroBatch, RowSplit
 from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import UpdateOnce, mixes_samples
 from paragan.parallel.base.rank_groups import RankGroups
-from paragan.parallel.base.row_moves import Messages, RowMove, Spec, absent
+from paragan.parallel.base.row_moves import Messages, RowMove, absent
 
 _MICRO_BATCHES = 4
 
@@ -214,59 +214,3 @@ def check_stages(net: nn.Module, edges: Sequence[int]) -> None:
                 f"strategy pipeline: rank {rank} has no weight to train: none is {where}; "
                 "pass other cuts, or fewer stages"
             )
-
-
-def take_apart(value: Any) -> tuple[list[Tensor], Any]:
-    """Return the tensors of a nest of tuples, lists and None, and its structure, as JSON."""
-    if isinstance(value, Tensor):
-        return [value], {"row": list(value.shape[1:]), "dtype": dtype_name(value.dtype)}
-    if value is None:
-        return [], None
-    if not isinstance(value, (tuple, list)):
-        problem = f"pipeline: a block returned a {type(value).__name__}"
-        raise ConfigError(f"{problem}, which cannot be sent; return a tensor, or a tuple of tensors")
-    tensors: list[Tensor] = []
-    structures = []
-    for member in value:
-        tensors_of_member, structure = take_apart(member)
-        tensors += tensors_of_member
-        structures.append(structure)
-    return tensors, structures
-
-
-def take_rows_apart(value: Any, count: int | None = None) -> tuple[list[Tensor], Any]:
-    """Return what `take_apart` does; raise `ConfigError` unless all tensors have `count` rows.
-
-    count: None: any number, equal for all.
-    """
-    tensors, structure = take_apart(value)
-    counts = {len(tensor) if tensor.dim() else None for tensor in tensors}
-    if len(counts) != 1 or None in counts or (count is not None and counts != {count}):
-        shapes = [tuple(tensor.shape) for tensor in tensors]
-        samples = "" if count is None else f" for {count} samples"
-        raise ConfigError(
-            f"pipeline: a block takes and returns one row per sample, not shapes {shapes}{samples}; "
-            "expand tensors without rows, or compute them inside a block"
-        )
-    return tensors, structure
-
-
-def put_together(tensors: Sequence[Tensor], structure: Any) -> Any:
-    """Return the nest of this structure; lists become tuples."""
-    remaining = iter(tensors)
-
-    def build(part: Any) -> Any:
-        if part is None:
-            return None
-        return next(remaining) if isinstance(part, dict) else tuple(build(member) for member in part)
-
-    return build(structure)
-
-
-def specs_of_structure(structure: Any) -> list[Spec]:
-    """Return row shape and dtype of the tensors of a structure."""
-    if structure is None:
-        return []
-    if isinstance(structure, dict):
-        return [(tuple(structure["row"]), getattr(torch, structure["dtype"]))]
-    return list(chain.from_iterable(map(specs_of_structure, structure)))

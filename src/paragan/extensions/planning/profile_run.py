@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from paragan import build
-from paragan.build.data import batch_stream
+from paragan.build.batches import batch_stream
 from paragan.config import RunConfig, to_tree
 from paragan.core.fakes import detached_fakes
 from paragan.core.network_factory import Model

@@ -11,12 +11,12 @@ from torch import Tensor
 from paragan import build
 from paragan.checkpoint.reader import Checkpoint, read_checkpoint
 from paragan.config import RunConfig, read_recipe
-from paragan.config.run_config import flatten
 from paragan.config.sections import outside_of_run
 from paragan.core.errors import CheckpointError, ConfigError
 from paragan.core.files import check_no_link, create_subfolder, link_or_copy, read_json_lines
 from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
+from paragan.core.settings_tree import flatten
 from paragan.extensions.replay.replay_plan import ReplayPlan, plan_replay, read_recorded
 from paragan.runs.folder import RunFolder, environment, read_environment
 from paragan.runs.open_run import config_path

@@ -15,7 +15,7 @@ from paragan.export.projection import project
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import check_inputs
-from paragan.loading.loader import normalise
+from paragan.loading.normalise import normalise
 from paragan.storage.image_formats import check_sheet_path
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import io
-import json
 import math
 import time
 import traceback
@@ -14,8 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from paragan.build.data import generates_images
-from paragan.config import RunConfig, compare, dump, parse_recipe, read_recipe
-from paragan.config.sections import ANY
+from paragan.config import RunConfig
 from paragan.core import registry
 from paragan.core.dist import World
 from paragan.core.errors import (
@@ -33,7 +31,7 @@ from paragan.core.metric import Direction
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import RankEnv
 from paragan.evaluation.chosen_metrics import DEFAULTS
-from paragan.extensions.tuning.results import best_trial, trial_line
+from paragan.extensions.tuning.results import trial_line
 from paragan.extensions.tuning.space import Dimension, Value, trial_words
 from paragan.extensions.tuning.study import Study, StudyPlan, TrialRecord
 from paragan.features.inception import PUBLISHED_NAMES
@@ -42,8 +40,6 @@ from paragan.report.run_state import format_duration
 from paragan.runs.run_request import RunRequest
 from paragan.runs.session import end_session, open_session, record_failure
 
-_PROGRAM_GOAL = "fd"
-_PROGRAM_TRIALS = 10  # trials of a program that are together as long as its run
 Log = Callable[[str], None]
 Configure = Callable[[Sequence[str]], RunConfig]
 
@@ -224,53 +220,3 @@ def _goal_of(values: Mapping[str, Any], goal: str) -> float:
     if not math.isfinite(numbers[named[0]]):
         raise DivergedError(f"{named[0]} is not finite")
     return numbers[named[0]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProgramTuning:
-    """A run of a program to tune, on the ranks of `world`. networks: from memory. folder: of the run."""
-
-    config: RunConfig
-    networks: Model
-    world: World
-    place: RankEnv | None
-    folder: Path
-
-    def apply(self, dimensions: Sequence[Dimension], trials: int, fresh: bool, log: Callable[[str], None]) -> RunConfig:
-        """Return the config with the values of the best trial. Collective.
-
-        A run that exists keeps its values, unless `fresh`. Raises `ConfigError` as `tune`, and if no
-        trial has a score.
-        """
-        if (self.folder / "config.yaml").is_file() and not fresh:
-            former = compare(self.config, read_recipe(str(self.folder / "config.yaml"), outside=ANY))
-            keys = tuple(dimension.key for dimension in dimensions)
-            values = {key: value for key, (_, value) in former.items() if key.startswith(keys)}
-            return self._configure([f"{key}={json.dumps(value)}" for key, value in values.items()])
-        config = self.config
-        check_trials(self._configure, dimensions)
-        num_steps = max(1, len(config.max_steps) // _PROGRAM_TRIALS)
-        plan = StudyPlan(
-            recipe=self.folder.name,
-            settings=(),
-            dimensions=tuple(dimensions),
-            goal=_PROGRAM_GOAL,
-            direction=goal_direction(config, _PROGRAM_GOAL, self.networks),
-            trials=trials,
-            kimg=num_steps * config.train.batch * config.batches_per_step / 1000,
-            seed=config.seed,
-        )
-        folder = self.folder.with_name(f"{self.folder.name}-tune")
-        tuning = Tuning(
-            plan=plan, configure=self._configure, folder=folder, world=self.world, place=self.place, model=self.networks
-        )
-        best = best_trial(plan, tune(tuning, Interrupt(), log))
-        best_values, *_ = self.world.gather(None if best is None else best.values)  # known to rank 0 only
-        if best_values is None:
-            raise ConfigError(f"tune: no trial has a score; {folder / 'logs'} has what each printed")
-        words = trial_words(best_values)
-        log(f"tune      {' '.join(words)}")
-        return self._configure(words)
-
-    def _configure(self, words: Sequence[str]) -> RunConfig:
-        return parse_recipe(dump(self.config), "tune", ANY, words)

@@ -18,7 +18,7 @@ from paragan.core.metric import SampleFeatures
 from paragan.core.option_types import PretrainedOptions
 from paragan.core.source import Source
 from paragan.hardware.precision import full_precision
-from paragan.loading.loader import normalise_images
+from paragan.loading.normalise import normalise_images
 from paragan.loading.order import Order
 
 CLASSES = "classes"  # the usual task of an extractor: those of the data

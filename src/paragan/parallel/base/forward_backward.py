@@ -6,20 +6,18 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
 from paragan.core.balancer import Balancer
 from paragan.core.capabilities import Capability
 from paragan.core.errors import ConfigError
 from paragan.core.fakes import discriminate_both, generate
 from paragan.core.outputs import NOT_RUN, DiscriminatorOutput, GeneratorOutput, Outputs, sum_of
-from paragan.core.phases import Phase, thread_clock
 from paragan.core.printable import counted
 from paragan.core.protocols import Network, Penalty, PenaltyContext, Turn
 from paragan.core.row_draws import rows_of_calls
 from paragan.core.types import LossTerms, Rows, Side, TurnInputs
 from paragan.layers.all_reduce import ReduceGroup, gather_batch
-from paragan.parallel.base.balanced import PartGradients, check_balanced_turn, recorded_layer, term_gradients
+from paragan.parallel.base.backward_pass import backward
 from paragan.parallel.base.reduction import NO_REDUCTION, Reduction
 
 
@@ -109,6 +107,9 @@ class _TurnRun:
         G runs first, for all micro-batches; each term has a backward pass down to its output, and
         one with their weighted sum goes through G at the end.
         """
+        # most games have no balancer
+        from paragan.parallel.base.balanced import PartGradients, check_balanced_turn, recorded_layer, term_gradients
+
         fakes = turn.feed.fakes
         check_balanced_turn(turn, balancer, self.reduction.across is None)
         with recorded_layer(self.nets[Side.G].module, balancer) as layer:
@@ -217,52 +218,6 @@ class _TurnRun:
             roots = [*roots, zero]
             gradients = [*gradients, None]
         backward(roots, gradients, self.reduction.ranks)
-
-
-class _Start(torch.autograd.Function):
-    """A number whose gradient with respect to a tensor is given.
-
-    `torch.autograd.backward(tensor, gradient)` computes the same, and imports sympy to compare their shapes (torch
-    2.13): 0.4 s of CPU time at the first step of every run.
-    """
-
-    @staticmethod
-    def forward(context: FunctionCtx, root: Tensor, gradient: Tensor) -> Tensor:
-        context.save_for_backward(gradient)
-        return torch.zeros((), device=root.device)
-
-    @staticmethod
-    def backward(context: FunctionCtx, _: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        (gradient,) = context.saved_tensors  # type: ignore[attr-defined]
-        return gradient, None
-
-
-def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks: int) -> None:
-    """Run a backward pass. ranks: over which a reducer sums its gradients, and waits at the end.
-
-    Callbacks of a backward run in the order in which they are queued; reducers queue theirs later.
-    """
-    roots = [
-        root if gradient is None else _Start.apply(root, gradient)
-        for root, gradient in zip(roots, gradients, strict=True)
-    ]
-    clock = thread_clock()
-    if clock is None or ranks == 1:
-        torch.autograd.backward(roots)
-        return
-    before = clock.current
-    engine = torch.autograd.Variable._execution_engine
-    first = next(root for root in roots if root.requires_grad)
-
-    def wait() -> None:
-        clock.enter(Phase.COMMUNICATION)
-
-    hook = first.register_hook(lambda _: engine.queue_callback(wait))
-    try:
-        torch.autograd.backward(roots)
-    finally:
-        hook.remove()
-        clock.enter(before)
 
 
 def _check_rows(loss_B: Mapping[str, Tensor], count: int) -> None:

@@ -23,7 +23,8 @@ from paragan.extensions.grid.cell_state import Centre
 from paragan.extensions.grid.evolution import Evolution
 from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.topology import Topology
-from paragan.extensions.grid.transports.control import ControlConnection, Listener
+from paragan.extensions.grid.transports.control import Listener
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.workers.coordinator import Coordinator
 from paragan.extensions.grid.workers.handshake import (
     TOKEN,

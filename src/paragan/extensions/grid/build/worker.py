@@ -14,7 +14,8 @@ from paragan.config import RunConfig, parse_recipe
 from paragan.core.errors import ConfigError, RankError
 from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
-from paragan.extensions.grid.transports.control import ControlConnection, connect
+from paragan.extensions.grid.transports.control import connect
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.transports.gloo_communicator import GlooCommunicator
 from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, WorkerStatus
 from paragan.extensions.grid.workers.handshake import ExternalWorkers, worker_info

@@ -9,7 +9,7 @@ from typing import Any
 
 from paragan.core.errors import RankError
 from paragan.distributed.launch.rank_env import RESUME_HINT
-from paragan.extensions.grid.transports.control import ControlConnection
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.transports.heartbeat import FailureDetector, PeriodicHeartbeat, Silence
 from paragan.extensions.grid.workers.handshake import has_ended, reported_error
 

@@ -21,7 +21,7 @@ from paragan.extensions.grid.cell import Cell
 from paragan.extensions.grid.cell_state import CellState
 from paragan.extensions.grid.population import Population
 from paragan.extensions.grid.transports.communicator import Communicator, CommunicatorFactory
-from paragan.extensions.grid.transports.control import ControlConnection
+from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.transports.heartbeat import WorkerState, WorkerStatus
 from paragan.extensions.grid.workers.genome_exchange import (
     GenomeExchange,
