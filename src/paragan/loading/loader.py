@@ -182,7 +182,7 @@ def next_joint_batch(streams: Sequence[BatchStream]) -> Batch:
 
 
 def _limited(timeout_s: float | None, problem: str) -> AbstractContextManager[None]:
-    if timeout_s is None:  # threads or processes read, and have a limit of their own
+    if timeout_s is None:  # in memory, or read by threads or processes with a limit of their own
         return nullcontext()
     from paragan.loading.time_limit import time_limit
 
