@@ -124,7 +124,7 @@ class Uneven(Dataset):
 
 
 def test_undeclared_ragged_rows_are_one_line(tmp_path):
-    with pytest.raises(pg.DataError, match=r"sample \d+ has .*; .* name an axis that differs: ragged={NAME: AXIS}"):
+    with pytest.raises(pg.DataError, match=r"sample \d+ has .*; .* name the axis that differs: ragged={NAME: AXIS}"):
         trainer(tmp_path, Uneven()).run()
     two = {"audio": [torch.zeros(1, 3), torch.zeros(2, 4)]}
     with pytest.raises(pg.DataError, match=r"'audio' differ in more than one axis \(\(1, 3\), \(2, 4\)\); pad them"):
