@@ -12,8 +12,9 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.column_names import is_table
-from paragan.datasets.base.program_data import MAX_NOT_FINITE, DatasetSource, IterableSource, TensorSource
+from paragan.datasets.base.program_data import DatasetSource, IterableSource
 from paragan.datasets.base.samples import SampleForm
+from paragan.datasets.base.tensor_source import MAX_NOT_FINITE, TensorSource
 
 
 def source_of(data: Any, form: SampleForm, sample: str | None) -> Source:

@@ -4,7 +4,6 @@ Requests are obstore's: S3 and compatible stores, Google Cloud Storage, Azure, w
 """
 
 import os
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from paragan.core.addresses import secret_in_url
 from paragan.core.errors import DataError, StorageError
 from paragan.core.files import atomic_write
 from paragan.storage.byte_store import MissingFileError
+from paragan.storage.store_failures import CREDENTIALS, TransientError, credentials_hint, store_failure
 
 T = TypeVar("T")
 Version = dict[str, str]
@@ -27,18 +27,7 @@ _NUM_TRIES = 3
 _FIRST_PAUSE_S = 0.5
 _MAX_CONCURRENT_PARTS = 4
 _MAX_RETRIES = 3  # by obstore, of a request without an answer or with one that may pass
-_METADATA_SERVERS = ("169.254.169.254", "metadata.google.internal")  # searched for credentials, at last
 _first_process = 0  # that used obstore; its threads do not exist in forked ones
-CREDENTIALS = {
-    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SKIP_SIGNATURE=true for a public bucket), and AWS_REGION",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
-    "az": "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
-}
-"""Variables of the environment, by the scheme of the address."""
-
-
-class TransientError(Exception):
-    """A request failed in a way that a repetition may not; the text is a reason of a few words."""
 
 
 class TooLargeError(DataError):
@@ -178,7 +167,7 @@ class ObjectBucket:
             return error
         if type(error).__name__ in ("AlreadyExistsError", "PreconditionError"):
             return ConflictError(self.where(name))
-        return _translate(error, self.where(name), self._has_answered, self._setting)
+        return store_failure(error, self.where(name), self._has_answered, self._setting)
 
 
 def open_bucket(address: str, timeout_s: float = _TIMEOUT_S) -> ObjectBucket:
@@ -227,40 +216,7 @@ def open_obstore(address: str, timeout_s: float) -> Any:
     try:
         return from_url(address, client_options=options, retry_config=retries)  # type: ignore[arg-type]
     except Exception:
-        raise DataError(f"{address}: the settings of the store are incomplete; {_credentials(scheme)}") from None
-
-
-def _translate(error: Exception, where: str, has_answered: bool, setting: str) -> Exception:
-    """Return a failure of a request as `TransientError` or `DataError`, without its text, which may have signatures.
-
-    where: the file in messages. has_answered: missing credentials are a failure that may pass. setting: what may be
-    wrong.
-    """
-    text = str(error)
-    kind = type(error).__name__
-    fix = _credentials(where.partition("://")[0])
-    if any(server in text for server in _METADATA_SERVERS) and not has_answered:
-        return DataError(f"{where}: no credentials; {fix}")
-    if kind == "NotFoundError" or isinstance(error, FileNotFoundError):
-        return MissingFileError(f"{where}: no such file; check {setting}")
-    if kind == "InvalidPathError":
-        return DataError(f"{where}: has an object with '..' or an empty part in its name; remove that object")
-    if kind == "NotSupportedError":
-        return DataError(f"{where}: the server ignores byte ranges; use one that supports them, such as nginx")
-    status = re.search(r"status (?:code )?(\d{3})|\b([45]\d\d) [A-Z]", text)
-    code = int(status[1] or status[2]) if status else 0
-    if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):
-        return DataError(f"{where}: access denied; {fix}")
-    if code == 416:
-        return DataError(f"{where}: shorter than in dataset.json; upload the file again")
-    if 400 <= code < 500 and code not in (408, 429):
-        return DataError(f"{where}: status {code}; check {setting} and the credentials")
-    if 300 <= code < 400:
-        return DataError(f"{where}: status {code}: the bucket is elsewhere; set AWS_REGION")
-    if kind == "GenericError":
-        timed_out = "no response in time" if "timed out" in text or "timeout" in text else "the connection failed"
-        return TransientError(f"status {code}" if code else timed_out)
-    return DataError(f"{where}: cannot be read ({kind}); check {setting} and the environment")
+        raise DataError(f"{address}: the settings of the store are incomplete; {credentials_hint(scheme)}") from None
 
 
 def check_not_forked(address: str) -> None:
@@ -271,10 +227,3 @@ def check_not_forked(address: str) -> None:
         raise DataError(
             f"{address}: remote files cannot be read in a forked process; start processes with the method 'spawn'"
         )
-
-
-def _credentials(scheme: str) -> str:
-    """Return what to do where a store refuses access."""
-    if scheme in CREDENTIALS:
-        return f"set {CREDENTIALS[scheme]} in the environment"
-    return "use a server that needs no login"

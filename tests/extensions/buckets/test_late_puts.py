@@ -4,7 +4,7 @@ import pytest
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
 from paragan.core.errors import StorageError
-from paragan.extensions.buckets import run_mirror
+from paragan.extensions.buckets import mirrored_files
 from paragan.extensions.buckets.mirrored_files import MirroredFiles
 
 
@@ -143,7 +143,7 @@ def test_lease_is_checked_before_each_try_of_a_put(bucket, writer):
 
 
 def test_record_that_is_too_large_for_one_put_is_sent_in_parts(bucket, writer, monkeypatch):
-    monkeypatch.setattr(run_mirror, "_MAX_SINGLE_BYTES", 3)
+    monkeypatch.setattr(mirrored_files, "_MAX_SINGLE_BYTES", 3)
     files = writer()
     for content in (b"1\n", b"1\n2\n", b"1\n2\n3\n"):
         (files.folder / "metrics.jsonl").write_bytes(content)

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 from paragan.core.errors import ConfigError, RankError
-from paragan.extensions.grid.transports import control
+from paragan.extensions.grid.transports import control, control_connection
 from paragan.extensions.grid.transports.control import Listener, connect
 from paragan.extensions.grid.transports.control_connection import ControlConnection
 
@@ -89,7 +89,7 @@ def test_both_directions_at_once_from_several_threads(listener):
 
 def test_the_last_message_arrives_whatever_the_sender_leaves_unread(listener, monkeypatch):
     """More than the other end takes for now, which goes on sending: to close at once would take it back."""
-    monkeypatch.setattr(control, "LINGER_S", WAIT_S)
+    monkeypatch.setattr(control_connection, "LINGER_S", WAIT_S)
     listener._server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
     (worker, line), count = meet(listener), 300
     worker._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
@@ -119,7 +119,7 @@ def test_waits_end_at_their_time_out(listener, monkeypatch):
         began = time.monotonic()
         assert line.receive(wait_s) is None and listener.accept(wait_s) is None
         assert time.monotonic() - began < WAIT_S
-    monkeypatch.setattr(control, "SEND_S", 0.2)
+    monkeypatch.setattr(control_connection, "SEND_S", 0.2)
     with worker._sending, pytest.raises(RankError, match=r"took no message within 0\.2 s"):  # another thread's turn
         worker.send("told")
     assert worker.disconnect_reason is None
@@ -129,7 +129,7 @@ def test_waits_end_at_their_time_out(listener, monkeypatch):
 def test_sender_without_a_receiver_raises_at_the_time_out(listener, monkeypatch):
     """Memory is bounded: what nobody takes stays with the one who sends."""
     monkeypatch.setattr(control, "_ATTEMPT_S", 5 * WAIT_S)
-    monkeypatch.setattr(control, "SEND_S", 0.5)
+    monkeypatch.setattr(control_connection, "SEND_S", 0.5)
     worker = connect(TOKEN, *listener.address, 5 * WAIT_S, {})
     line = listener.accept(WAIT_S)
     began = time.monotonic()

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from paragan.core.errors import RankError
-from paragan.extensions.grid.transports import control
+from paragan.extensions.grid.transports import control, control_connection
 from paragan.extensions.grid.transports.control import Listener, connect
 from paragan.extensions.grid.transports.control_connection import ControlConnection
 from paragan.extensions.grid.transports.signed_frames import DOWN, HEAD, UP, FrameSigner, session_key
@@ -155,7 +155,7 @@ def test_who_came_in_and_then_breaks_the_rules_loses_that_line_alone(listener, s
 
 
 def test_half_a_frame_and_then_nothing_loses_the_line(monkeypatch):
-    monkeypatch.setattr(control, "SEND_S", 0.3)
+    monkeypatch.setattr(control_connection, "SEND_S", 0.3)
     listener = Listener(TOKEN)
     raw = Raw(listener.address).enter()
     line = listener.accept(WAIT_S)

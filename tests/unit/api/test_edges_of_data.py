@@ -7,9 +7,9 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import paragan as pg
-from paragan.datasets.base.program_data import TensorSource
 from paragan.datasets.base.ragged import Padding
 from paragan.datasets.base.samples import SampleForm
+from paragan.datasets.base.tensor_source import TensorSource
 from tests.unit.api.test_labels_out_of_range import data as labelled_rows, run_on
 from tests.unit.api.test_trainer import trainer
 

@@ -8,9 +8,10 @@ from torch.utils.data import Dataset
 
 import paragan as pg
 from paragan.core.types import Rows
-from paragan.datasets.base.program_data import DatasetSource, TensorSource
+from paragan.datasets.base.program_data import DatasetSource
 from paragan.datasets.base.ragged import Padding
 from paragan.datasets.base.samples import SampleForm
+from paragan.datasets.base.tensor_source import TensorSource
 from paragan.loading.iterable_stream import IterableStream
 from tests.unit.api.test_trainer import BATCH, TINY, Drawn, saved, tensors, trainer
 

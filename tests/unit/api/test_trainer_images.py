@@ -6,8 +6,8 @@ import torch
 
 import paragan as pg
 from paragan.datasets import digits
-from paragan.datasets.base.program_data import TensorSource
 from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.tensor_source import TensorSource
 from paragan.evaluation import tensor_images
 from paragan.features.base import classifier
 from paragan.game.network import CalledNetwork

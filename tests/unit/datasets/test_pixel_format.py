@@ -12,8 +12,8 @@ from paragan.datasets import folder
 from paragan.datasets._image_values import read_values
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pixel_format import PixelFormat
-from paragan.datasets.base.program_data import TensorSource
 from paragan.datasets.base.ragged import Padding
+from paragan.datasets.base.tensor_source import TensorSource
 from paragan.datasets.preparation.dataset_check import check_dataset
 from paragan.evaluation.tensor_images import SampleImages
 from paragan.loading.loader import Loader

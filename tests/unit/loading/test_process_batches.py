@@ -17,9 +17,10 @@ from paragan.build.batches import batch_stream
 from paragan.build.data import UnlabelledSource
 from paragan.config import read_recipe
 from paragan.core.errors import DataError
-from paragan.datasets.base.program_data import DatasetSource, TensorSource
+from paragan.datasets.base.program_data import DatasetSource
 from paragan.datasets.base.ragged import Padding
 from paragan.datasets.base.samples import SampleForm
+from paragan.datasets.base.tensor_source import TensorSource
 from paragan.loading.loader import Loader
 from paragan.loading.process_batches import ProcessBatches
 from paragan.loading.subset import SubsetSource
