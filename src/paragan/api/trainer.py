@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,8 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
 from paragan.api.object_module import as_module
-from paragan.api.tensor_run import TensorRun
-from paragan.api.trained import setting_word, warnings_as_lines
+from paragan.api.trained import setting_word, warn, warnings_as_lines
 from paragan.api.trainer_arguments import (
     check_channels_first,
     check_floating_point,
@@ -31,21 +31,30 @@ from paragan.api.trainer_arguments import (
     terms_of,
 )
 from paragan.api.trainer_data import held_out_source, source_of
-from paragan.api.training import in_python_words, local_run_folder, program_name, run_in_folder
+from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder
+from paragan.build.initial_weights import merged_generator
+from paragan.checkpoint import generator_state
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.capabilities import DATA_FROM_MEMORY, check_capabilities
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
+from paragan.core.layout import shapes_of
+from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Loss, Penalty
 from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
-from paragan.core.tensor_game import TensorGame
+from paragan.core.tensor_game import LATENT, TensorGame
 from paragan.datasets.base.in_memory import content_fingerprint
 from paragan.datasets.base.program_data import DatasetSource
 from paragan.datasets.base.samples import SampleForm
 from paragan.evaluation.chosen_metrics import reads_features
 from paragan.evaluation.tensor_images import is_scored
+from paragan.export.sampled_images import SampledImages
+from paragan.export.tensor_samples import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
+from paragan.game.prior import Prior
+from paragan.game.state import check_same
+from paragan.layers.update_once import release_updates
 from paragan.runs.run_request import RunRequest
 
 Tensors = Mapping[str, Tensor | Sequence[Tensor]]
@@ -190,6 +199,53 @@ class Trainer:
             config = replace(config, evaluation=replace(config.evaluation, features=None))
         _check_settings(config, self.source, self.held_out)
         return config
+
+
+class TensorRun(Run):
+    """A run folder of a `Trainer`: records and networks."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        super().__init__(trainer.folder)
+        self.trainer = trainer
+
+    @cached_property
+    def generator(self) -> nn.Module:  # type: ignore[override]
+        """A copy of the generator with the newest checkpoint's weights, in evaluation mode.
+
+        The weights are averaged ones if the run averages (`g.ema`). Read once.
+        """
+        state = generator_state.read_newest(self.folder, warn)
+        net = release_updates(copy_networks(self.trainer.generator).cpu())
+        if self.trainer.config.g.trains_part:
+            return merged_generator(net, self.trainer.config, state, warn).eval().requires_grad_(False)
+        check_same(shapes_of(state.weights), shapes_of(net.state_dict()), str(state.path))
+        net.load_state_dict(state.weights)
+        return net.eval().requires_grad_(False)
+
+    def sample(  # type: ignore[override]
+        self, n: int, labels: Labels | None = None, seed: int | None = None
+    ) -> SampledImages | Tensor:
+        """Return n samples of `generator`: images as of `Run.sample`, other tensors as (n, …).
+
+        Its inputs other than latents are those of the first held-out samples, or training samples
+        without these. seed: of the latents; None: the run's. labels: for an input `label`, taken in
+        turn. Raises `ConfigError`.
+        """
+        trainer = self.trainer
+        names = trainer.generator_arguments
+        prior = Prior(
+            seed=trainer.config.seed if seed is None else seed,
+            latent=self.generator.latent if LATENT in names else 0,  # type: ignore[arg-type]
+            dtype=trainer.dtype,
+            arguments=trainer.arguments,
+            generator_arguments=names,
+        )
+        source = trainer.source if trainer.held_out is None else trainer.held_out
+        return sample_tensors(self.generator, prior, source, n, labels, trainer.config.evaluation.sampling)
+
+    def resume(self, settings: Mapping[str, Any] | None = None) -> TensorRun:
+        """Train from the newest checkpoint, and return the run. settings: as in `Run.resume`."""
+        return self.trainer.resumed(settings).run()
 
 
 def _penalties_of(settings: object) -> object:

@@ -61,11 +61,7 @@ class UnlabelledSource(DerivedSource):
 def open_data(config: RunConfig, model: Model | None = None) -> Data:
     """Open both splits; `DataError` for invalid files. model: objects of a program; their data is used."""
     if isinstance(model, TensorGame):
-        from paragan.evaluation.tensor_images import of_trained_classes
-
-        held_out, _ = of_trained_classes(model.source, model.held_out)
-        _add_held_out_notices(model.source, held_out)
-        return Data(train=model.source, held_out=held_out, is_image=False)
+        return _data_of_program(model)
     module = registry.load_chosen("datasets", config.data)
     options = config.data.options
     with stopping_at_once():
@@ -76,6 +72,14 @@ def open_data(config: RunConfig, model: Model | None = None) -> Data:
     is_image = train.is_image and generates_images(config, model)
     is_packaged = config.data.name in registry.names("datasets")
     return Data(train=train, held_out=held_out, flip=flip, is_image=is_image, is_packaged=is_packaged)
+
+
+def _data_of_program(model: TensorGame) -> Data:
+    from paragan.evaluation.tensor_images import of_trained_classes
+
+    held_out, _ = of_trained_classes(model.source, model.held_out)
+    _add_held_out_notices(model.source, held_out)
+    return Data(train=model.source, held_out=held_out, is_image=False)
 
 
 def _add_held_out_notices(train: Source, held_out: Source) -> None:

@@ -47,10 +47,7 @@ class TermState(Mapping[str, Tensor]):
         return len(self._places)
 
     def check(self) -> None:
-        """Raise `ConfigError` for tensors that a resumed run would not have: others than at first.
-
-        Called after a trial, and before each save.
-        """
+        """Raise `ConfigError` for tensors that no resumed run would have: others than at first. Run before a save."""
         for (owner, state), before in zip(self._owners, self._kinds, strict=True):
             now = _kinds(self._side, owner.name, owner.state)
             for name in sorted(before.keys() | now.keys()):
