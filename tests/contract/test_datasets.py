@@ -116,8 +116,7 @@ def dataset(request):
     """The name of a data set, and settings with which it can be read."""
     name = request.param
     settings = {"path": PATHS[name](request)} if name in PATHS else {}
-    if name == "paired":
-        settings["size"] = 8
+    settings |= {"paired": {"size": 8}, "speech": {"utterances": 20}}.get(name, {})
     if name in ("audio", "folder", "grey", "low_resolution", "paired", "shards", "unpaired"):
         settings["held_out"] = 0.5  # the tests look at six rows of each part
     return name, settings

@@ -164,7 +164,8 @@ def test_what_a_metric_returns_takes_no_other_value_down(tmp_path, capsys, kind)
 def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
     words = {
         "data.size": 8, "model.width": 4, "model.latent": 8, "train.batch": 8, "train.kimg": 0.1, "grid.shape": "1x2",
-        "grid.batches": 1, "grid.mixture.num_images": 20, "grid.fitness.num_images": 20, "every.sample_kimg": 0,
+        "grid.executor": "loop", "grid.batches": 1,
+        "grid.mixture.num_images": 20, "grid.fitness.num_images": 20, "every.sample_kimg": 0,
         "every.score_kimg": 0.064, "evaluation.num_images": 20, "evaluation.features": first_numbers(tmp_path, factor),
     }  # fmt: skip
     run = pg.train("digits", words, out=tmp_path / "run")

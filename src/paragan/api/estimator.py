@@ -89,7 +89,7 @@ def instance(network: Any, seed: int) -> Any:
     if not isinstance(network, type):
         return network
     with torch.random.fork_rng(devices=[]), reraise_as_config_error(f"{network.__name__}()"):
-        torch.manual_seed(rng.key(seed, "construct", network.__name__))
+        rng.seed_torch(rng.key(seed, "construct", network.__name__))
         return network()
 
 

@@ -51,7 +51,7 @@ def network_factory(
     def construct() -> nn.Module:
         # Constructors of outside networks draw from the global generator.
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(rng.key(config.seed, "construct", side.value))
+            rng.seed_torch(rng.key(config.seed, "construct", side.value))
             with reraise_as_config_error(f"{label}(options, shape, num_classes)") if outside else nullcontext():
                 net = new_network()
         if not isinstance(net, nn.Module):

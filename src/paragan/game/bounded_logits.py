@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import Loss
+from paragan.core.rng import seed_torch
 from paragan.game.gradient_flow import REFUSALS, notice
 from paragan.game.network import CalledNetwork
 
@@ -125,7 +126,7 @@ def _moved(net: nn.Module, call: Callable[[], DiscriminatorOutput], size: float,
     draw: number of the noise, from 0 to 9.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        seed_torch(0)
         with _Nudge(net, size, draw):
             output = call()
     return {name: member.logits_B.detach().float() for name, member in output.by_name.items()}

@@ -10,6 +10,7 @@ from torch import nn
 from paragan.core.errors import ConfigError
 from paragan.core.outputs import GeneratorOutput
 from paragan.core.printable import counted
+from paragan.core.rng import seed_torch
 from paragan.core.types import Rows, Side
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
@@ -46,7 +47,7 @@ def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
         labels = sorted({*range(last + 1)[:_LABELS], *(last * number // _LABELS for number in range(_LABELS + 1))})
         images = []
         for label in labels:
-            torch.manual_seed(0)  # noise inside the generator
+            seed_torch(0)  # noise inside the generator
             y_B = torch.full((len(z_BZ),), label, device=z_BZ.device)
             images.append(GeneratorOutput.of(called(z_BZ, y_B)).images)
     return len(images) > 1 and all(torch.equal(images[0], other) for other in images[1:])
@@ -54,7 +55,7 @@ def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
 
 def _add_noise(net: nn.Module, deviation: float) -> None:
     """Add noise to weights and positive noise to buffers, so that variances stay positive."""
-    torch.manual_seed(0)
+    seed_torch(0)
     for weight in net.parameters():
         weight.add_(torch.randn_like(weight), alpha=deviation)
     for buffer in net.buffers():

@@ -112,7 +112,7 @@ def _merged_weights(
 ) -> dict[str, Tensor]:
     """Return the weights of the whole generator of a run that trains a part of it."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(rng.key(config.seed, "construct", Side.G.value))
+        rng.seed_torch(rng.key(config.seed, "construct", Side.G.value))
         net = _construct(config, module.Generator, info)
         initialise(net, config.seed, Side.G.value)
         return merged_generator(net, config, state, log).state_dict()

@@ -18,8 +18,8 @@ class Writer:
         self._page = Page(folder)
 
     def write(self, event: Event) -> None:
-        """Render the page at an evaluation, the first samples and the end."""
-        if event.kind in ("score", "end") or (event.kind == "samples" and event.step == 0):
+        """Render the page at an evaluation and the first samples."""
+        if event.kind == "score" or (event.kind == "samples" and event.step == 0):
             self._page.save()
 
     def close(self) -> None:

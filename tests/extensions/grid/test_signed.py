@@ -44,7 +44,7 @@ def signed(seal, body):
 
 
 @FEW
-@given(some.lists(objects, max_size=4))
+@given(some.lists(objects, max_size=2))
 def test_what_was_sent_comes_out(messages):
     out, into = ends()
     assert [opened(into, out.pack(values)) for values in messages] == messages

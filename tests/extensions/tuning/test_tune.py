@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import gc
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -50,6 +51,7 @@ def trained(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tune._Trial, "_train_in_folder", train)
     monkeypatch.setattr(tune_results, "render_figure", lambda *_: b"")
+    monkeypatch.setattr(gc, "collect", lambda: 0)  # no networks are left
     monkeypatch.chdir(tmp_path)
     return found
 

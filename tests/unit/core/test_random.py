@@ -102,3 +102,19 @@ def test_numbers_by_key_are_those_of_their_rows_in_any_format():
         whole = draw(KEYS, 1, (3, 2), torch.float64)
         assert torch.equal(draw(part, 1, (3, 2), torch.float64), whole[3:23:2])
         torch.testing.assert_close(draw(KEYS, 1, (3, 2), torch.float32).double(), whole, rtol=0, atol=1e-5)
+
+
+def test_seeds_of_torch_are_those_of_manual_seed():
+    drawn = []
+    for seed in (torch.manual_seed, rng.seed_torch, rng.seed_globally):
+        seed(5)
+        drawn.append(torch.rand(4))
+    assert all(torch.equal(drawn[0], other) for other in drawn)
+
+
+def test_an_accelerator_is_seeded_too(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("meta"))
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    rng.seed_torch(5)
+    assert seeds == [5]
