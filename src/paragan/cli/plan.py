@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,8 +18,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.printable import counted
 
 if TYPE_CHECKING:
+    from paragan.extensions.planning import plan as parts
     from paragan.extensions.planning.forecast import ForecastRequest
-    from paragan.extensions.planning.plan import ForecastPlan, MeasuredTimes, OperatorTime, ParallelPlan, Plan
     from paragan.extensions.planning.plan_run import PlanRequest
 
 Measure = Annotated[bool, typer.Option("--measure", help="Also time some steps on this machine, in about 20 s.")]
@@ -52,6 +53,8 @@ _MEMORY_NOTES = {
     "workspace": "inside kernels and the allocator, estimated",
 }
 _GBIT = 1e9 / 8
+_Row = tuple[str, str, str]
+_COLUMNS = (20, 31)  # characters of the first two columns of a plan
 _LARGER_BATCH = (
     "note: hours count images, not quality; a larger batch usually needs more images for the same\n"
     "quality (--scaling strong keeps the recipe's batch)"
@@ -102,11 +105,19 @@ def plan_command(
 
 
 def _print_plan(request: PlanRequest, as_json: bool) -> None:
+    """Print each part of a plan once it is known, or the whole document."""
     from paragan.extensions.planning.plan_run import plan_run
 
+    out = None if sys.stdout.isatty() else sys.stdout  # None: above the status line, which shares the terminal
+
+    def show(part: object) -> None:
+        if not as_json:
+            print(format_part(part), file=out, flush=True)
+
     with show_lines() as log:
-        plan = plan_run(request, log)
-    print(json.dumps(plan.to_dict(), indent=1) if as_json else format_plan(plan))
+        plan = plan_run(request, log, show)
+    if as_json:
+        print(json.dumps(plan.to_dict(), indent=1))
 
 
 def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
@@ -123,39 +134,60 @@ def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
     )
 
 
-def format_plan(plan: Plan) -> str:
-    """Return the plan as a table of one screen."""
-    model = plan.model
-    memory = plan.memory
-    rows = _model_rows(plan)
-    peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
-    rows.append(("memory", peak, "cpu, +- 30 %" if memory.device == "cpu" else memory.device))
-    rows += [(f"  {name}", format_bytes(size), _MEMORY_NOTES.get(name, "")) for name, size in memory.terms.items()]
-    turns = _turns(model.players).items()
-    saved = ", ".join(f"{turn} {format_bytes(model.players[name].saved_by_turn)}" for name, turn in turns)
-    rows.append(("  saved for backward", saved, ""))
-    if memory.limit_bytes is not None:
-        limit = f"in {format_bytes(memory.limit_bytes)}"
-        rows.append(("  largest batch", f"{memory.largest_batch:,}", limit))
-    data = plan.data
+def format_part(part: object) -> str:
+    """Return a part of a plan as `plan_run` shows it: rows with the same columns, a note, or a table of its own."""
+    from paragan.extensions.planning import plan as parts
+
+    match part:
+        case parts.DataPlan():
+            return _format_rows(_data_rows(part))
+        case parts.ModelPlan():
+            return _format_rows(_model_rows(part))
+        case parts.MemoryPlan(largest_batch=None):
+            return _format_rows(_memory_rows(part))
+        case parts.MemoryPlan(largest_batch=largest, limit_bytes=int(limit)):
+            return _format_rows([("  largest batch", f"{largest:,}", f"in {format_bytes(limit)}")])
+        case parts.DevicePlan():
+            return _format_rows(_device_rows(part))
+        case parts.MeasuredTimes() | None:
+            return _format_rows(_time_rows(part))
+        case parts.ForecastPlan():
+            return f"\n{format_forecast(part)}"
+        case parts.ParallelPlan():
+            return f"\n{format_decisions(part)}"
+        case dict():
+            return "\n".join(f"\n{format_operators(side, operators)}" for side, operators in part.items())
+    return f"note: {part}"
+
+
+def _format_rows(rows: Sequence[_Row]) -> str:
+    return format_table([(name.ljust(_COLUMNS[0]), value.ljust(_COLUMNS[1]), note) for name, value, note in rows])
+
+
+def _data_rows(data: parts.DataPlan) -> list[_Row]:
     kind = "images" if len(data.shape) == 3 else "samples"
     images = "not read" if data.num_images is None else f"{data.num_images:,} {kind}"
     classes = counted(data.num_classes, "class") if data.num_classes else "no labels"
-    rows.append(("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"))
-    batch = f"{format_bytes(data.batch_bytes)} per batch"
-    rows.append(("  length", f"{data.kimg:,g} kimg", f"{counted(data.steps, 'step')}, {batch}"))
-    rows += _time_rows(plan.measured)
-    notes = "".join(f"\nnote: {note}" for note in plan.notes)
-    parts = [format_table(rows) + notes]
-    parts += [format_operators(side, operators) for side, operators in plan.operators.items()]
-    if plan.forecast is not None:
-        parts.append(format_forecast(plan.forecast))
-    if plan.parallel is not None:
-        parts.append(format_decisions(plan.parallel))
-    return "\n\n".join(parts)
+    steps = f"{counted(data.steps, 'step')} of {data.batch:,} ({format_bytes(data.batch_bytes)})"
+    return [
+        ("data", data.name, f"{images}, {'x'.join(map(str, data.shape))}, {classes}"),
+        ("  length", f"{data.kimg:,g} kimg", steps),
+    ]
 
 
-def format_operators(side: str, operators: Sequence[OperatorTime]) -> str:
+def _memory_rows(memory: parts.MemoryPlan) -> list[_Row]:
+    peak = f"{format_bytes(memory.peak_bytes)} at the peak of a step"
+    terms = [(f"  {name}", format_bytes(size), _MEMORY_NOTES.get(name, "")) for name, size in memory.terms.items()]
+    return [("memory", peak, "cpu, +- 30 %" if memory.device == "cpu" else memory.device), *terms]
+
+
+def _device_rows(plan: parts.DevicePlan) -> list[_Row]:
+    samples = f"{counted(plan.rows, 'sample')} each, strategy ddp"
+    largest = "" if plan.largest_batch is None else f"; largest batch of all {plan.largest_batch:,}"
+    return [(f"  each of {plan.devices} devices", format_bytes(plan.peak_bytes), f"{samples}{largest}")]
+
+
+def format_operators(side: str, operators: Sequence[parts.OperatorTime]) -> str:
     """Return the operators of a turn with most time as a table."""
     total_s = sum(operator.seconds for operator in operators)
     rows = [(f"{side.upper()} turn", "calls", "time", "")]
@@ -167,7 +199,7 @@ def format_operators(side: str, operators: Sequence[OperatorTime]) -> str:
     return format_table([*rows, (rest, "", format_ms(rest_s), f"{rest_s / total_s:.1%}" if total_s else "")])
 
 
-def format_decisions(plan: ParallelPlan) -> str:
+def format_decisions(plan: parts.ParallelPlan) -> str:
     """Return one line for each decision of a plan, and for each prediction."""
     speed = f"{plan.images_per_s:,.4g} images/s predicted"
     goal = f"{plan.hours:,.3g} hours to {plan.kimg:g} kimg"
@@ -193,8 +225,7 @@ def _turns(names: Iterable[str]) -> dict[str, str]:
     return {name: f"{name.upper() if name in _PLAYERS else name} turn" for name in dict.fromkeys(("d", "g", *names))}
 
 
-def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
-    model = plan.model
+def _model_rows(model: parts.ModelPlan) -> list[_Row]:
     rows = [("model", model.name, "")]
     for name, player in model.players.items():
         gmacs = player.forward_gmacs
@@ -203,11 +234,12 @@ def _model_rows(plan: Plan) -> list[tuple[str, str, str]]:
     for name, turn in _turns(model.players).items():
         player = model.players[name]
         updates = f"{player.updates} per step" if player.updates > 1 else "one per step"
-        rows.append((f"  {turn}", f"{player.turn_gmacs:,.4g} GMACs", f"batch {plan.data.batch:,}, {updates}"))
+        saved = f"saves {format_bytes(player.saved_by_turn)} for its backward pass"
+        rows.append((f"  {turn}", f"{player.turn_gmacs:,.4g} GMACs", f"{updates}, {saved}"))
     return rows
 
 
-def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
+def _time_rows(measured: parts.MeasuredTimes | None) -> list[_Row]:
     if measured is None:
         return [("time", "not measured", "pass --measure")]
     load = "not measured" if measured.load_s is None else format_ms(measured.load_s)
@@ -224,7 +256,7 @@ def _time_rows(measured: MeasuredTimes | None) -> list[tuple[str, str, str]]:
     ]
 
 
-def format_forecast(plan: ForecastPlan) -> str:
+def format_forecast(plan: parts.ForecastPlan) -> str:
     """Return two tables: the run on each number of workers, and what its time is lost to.
 
     For a batch that grows with the workers, a note says that images are not quality.
@@ -247,7 +279,7 @@ def format_forecast(plan: ForecastPlan) -> str:
     return f"{head}\n{_link_line(plan)}\n{format_table(runs)}{note}\n\n{format_table(losses)}"
 
 
-def _link_line(plan: ForecastPlan) -> str:
+def _link_line(plan: parts.ForecastPlan) -> str:
     """Return what the largest number of workers needs of its links, and what they have."""
     row = plan.rows[-1]
     network = plan.cluster.network

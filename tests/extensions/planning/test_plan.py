@@ -15,7 +15,7 @@ import paragan as pg
 from benchmarks import plan_memory
 from paragan import build
 from paragan.cli.main import main
-from paragan.cli.plan import format_operators, format_plan
+from paragan.cli.plan import format_operators, format_part
 from paragan.config import read_recipe
 from paragan.core.dist import World
 from paragan.core.types import Batch, Rows, Side
@@ -201,7 +201,7 @@ def test_command_prints_one_screen_and_the_document(capsys):
     assert len(lines) <= 24 and max(map(len, lines)) <= 120
     assert main([*words, "--json", *WORDS, SMALL["mlp"]]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 6
+    assert {"model", "memory", "parallel", "data", "forecast"} <= set(document) and document["version"] == 7
     assert document["parallel"] is None and document["forecast"] is None and document["measured"] is None
     plan = json.loads(json.dumps(pg.plan("digits", [*WORDS, SMALL["mlp"]]).to_dict()))
     assert document == plan | {"data": document["data"]}
@@ -247,13 +247,6 @@ def test_noise_has_every_tensor_of_the_data(data, tmp_path):
         assert (batch.rows.step, batch.rows.count, batch.rows.total) == (step, 3, 3)
 
 
-def test_several_ranks_are_planned_as_one_process_and_the_plan_says_so():
-    alone = planned(SMALL["mlp"])
-    several = planned(SMALL["mlp"], "devices=2", "g.strategy=zero1", "d.strategy=zero3")
-    assert several.memory == alone.memory
-    assert several.notes == ("devices=2: size and memory are those of one process with the whole batch",)
-
-
 def test_pairs_are_planned_from_their_shape():
     config = read_recipe("pix2pix-facades", ["model.width=4", "data.size=16", "train.batch=2", "train.threads=1"])
     plan = plan_run(PlanRequest(config=config, recipe="pix2pix-facades", shape=(3, 16, 16)))
@@ -288,7 +281,7 @@ def test_plan_profiles_the_operators_of_both_turns():
         assert seconds == sorted(seconds, reverse=True) and seconds[-1] > 0
         backward = next(one for one in plan.operators[side] if one.name == "aten::convolution_backward")
         assert backward.calls == count > 0
-    text = format_plan(plan)
+    text = format_part(plan.operators)
     for words in ("D turn  ", "G turn  ", "aten::convolution_backward", f"{len(plan.operators['g']) - 12} more"):
         assert words in text
 

@@ -21,6 +21,7 @@ QUESTIONS = {  # of a newcomer: the page that answers, and its heading
     "log to W&B": "how-to/results/report.md#experiment-trackers",
     "start from another run": "how-to/networks/weights.md#start-from-weights",
     "change the learning rate in a run": "how-to/train/configuration.md#change-a-run",
+    "know what a run costs on 8 GPUs": "how-to/machines/cost.md",
     "hide the GPU": "how-to/train/gpu.md",
     "compute a published FID": "reference/scores.md#published-scores",
     "make an interpolation video": "how-to/results/sampling.md#animations",

@@ -40,6 +40,7 @@ class AllocationRecord(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.fake_tensors = FakeTensorMode(allow_non_fake_inputs=True)  # one mode: it refuses those of others
         self.sizes: list[int] = []
         self.events: list[int] = []
         self.kinds: dict[int, str] = {}
@@ -50,6 +51,8 @@ class AllocationRecord(TorchDispatchMode):
         self._references: dict[int, weakref.ref[Any]] = {}  # of these: they tell when a storage is freed
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.prim.device.default:
+            return args[0].fake_device  # read as often as all operations together, so it takes the short way
         if func is torch.ops.aten._local_scalar_dense.default:  # `.item()`
             return True if args[0].dtype == torch.bool else 1.0
         kwargs = kwargs or {}
@@ -101,16 +104,15 @@ class AllocationRecord(TorchDispatchMode):
 
 
 @contextmanager
-def record_allocations() -> Iterator[AllocationRecord]:
-    """Replace tensors that are made inside by fake ones, and record them.
+def record_allocations(record: AllocationRecord) -> Iterator[AllocationRecord]:
+    """Replace tensors that are made inside by fake ones, and record them; a record can be continued.
 
     `ConfigError`: an operation inside needs the values that they lack.
     """
     for kind in (torch.optim.Adam, torch.optim.AdamW):
         runs_in_memory_order(kind)  # computes on real tensors, once per process
-    record = AllocationRecord()
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), record:
+        with record.fake_tensors, record:
             yield record
     except _NEEDS_VALUES as error:
         raise ConfigError(

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter
 from paragan.extensions.planning.cluster import Cluster
 from paragan.extensions.planning.profile import RunProfile
 
-VERSION = 6
+VERSION = 7
 Scaling = Literal["weak", "strong"]
 
 
@@ -49,7 +49,8 @@ class MemoryPlan:
 
     terms: what the peak consists of: weights, gradients, optimizer, ema, activations, workspace
     (copies inside of kernels, and on a CPU freed blocks that the C library holds). limit_bytes:
-    memory that the run may use. largest_batch: that fits into it; None without a limit, 0 if one sample does not fit.
+    memory that a process may use. largest_batch: of a process, that fits into it, with the buckets of several;
+    None without a limit, 0 if one sample does not fit.
 
     Not included: the libraries, the data set, samples and scores.
     """
@@ -59,6 +60,20 @@ class MemoryPlan:
     terms: Mapping[str, int]
     limit_bytes: int | None = None
     largest_batch: int | None = None
+
+
+@dataclass(frozen=True)
+class DevicePlan:
+    """One of several processes that share a batch under `ddp`, each on a device.
+
+    devices: number of them. rows: of the batch, on each. peak_bytes: of a step; that of one process with so
+    many rows, and the buckets that gradients are reduced in. largest_batch: over all; None without a limit.
+    """
+
+    devices: int
+    rows: int
+    peak_bytes: int
+    largest_batch: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,15 +229,16 @@ class ParallelPlan:
 class Plan:
     """What a run costs: size, operations, memory, data and, if measured, time.
 
-    operators: of the turn of each side, the slowest first, if profiled. parallel: settings chosen
-    for several workers, forecast: their time; both if requested. notes: what the numbers leave out
-    for this recipe.
+    devices: if the config has several. operators: of the turn of each side, the slowest first, if
+    profiled. parallel: settings chosen for several workers, forecast: their time; both if requested.
+    notes: what the numbers leave out for this recipe.
     """
 
     recipe: str
     model: ModelPlan
     memory: MemoryPlan
     data: DataPlan
+    devices: DevicePlan | None = None
     measured: MeasuredTimes | None = None
     operators: Mapping[str, tuple[OperatorTime, ...]] = field(default_factory=dict)
     parallel: ParallelPlan | None = None

@@ -1,7 +1,8 @@
 """The plan of a recipe: simulated on tensors without data, and measured on request."""
 
 import contextlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import lcm, prod
@@ -26,7 +27,9 @@ from paragan.extensions.planning.forecast import ForecastRequest, check_forecast
 from paragan.extensions.planning.measured_times import measure_times, profile_operators
 from paragan.extensions.planning.plan import (
     DataPlan,
+    DevicePlan,
     ForecastPlan,
+    MeasuredTimes,
     MemoryPlan,
     ModelPlan,
     OperatorTime,
@@ -40,7 +43,9 @@ from paragan.runs.run_request import Log, RunRequest
 from paragan.runs.shape_only_data import ShapeOnlySource, condition_channels, open_data_or_advise, shape_only_data
 from paragan.runs.start import LESS_MEMORY
 
+Show = Callable[[object], None]
 _GIGA = 10**9
+_FLOAT32_BYTES = 4
 _STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
 
 
@@ -77,69 +82,90 @@ def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memo
     return plan_run(PlanRequest(config=config, recipe=recipe, memory_gb=memory_gb, is_measured=measure))
 
 
-def plan_run(request: PlanRequest, log: Log = lambda line: None) -> Plan:
-    """Return the plan of a request. log: called with a line before each long part."""
+def plan_run(request: PlanRequest, log: Log = lambda line: None, show: Show = lambda part: None) -> Plan:
+    """Return the plan of a request.
+
+    log: called with a line before each long part. show: called with each part of the plan once it is known; with
+    the memory once more if it has a largest batch, which takes longer.
+    """
     check_capabilities(PLAN, request.config.needs)
     if request.forecast is not None:
         check_forecast(request.config, request.forecast)
     config = _simulated_config(request.config)
     data = _open_data(request)
+    plan_data = _plan_data(config, data)
+    show(plan_data)
     device = devices.select_device(config.train.threads)
     simulated = simulated_game(config, data, device)
     has_outside_code = has_outside_networks(config, model=None)
     with reraise_as_config_error("plan: a simulated step") if has_outside_code else contextlib.nullcontext():
         log("counting parameters and operations")
-        players = simulated.players(config.train.batch)
-        log("simulating the memory of a step")
-        memory = simulated.memory(config.train.batch)
-        if request.memory_bytes is not None:
-            memory = _with_largest_batch(memory, request.memory_bytes, config, simulated, log)
-    measured = None
-    operators: Mapping[str, tuple[OperatorTime, ...]] = {}
-    if request.is_measured:
-        log("measuring some steps")
-        measured = measure_times(config, data, device)  # `build.gan` names what fails in outside networks
-        if request.is_profiled:
-            log("profiling operators")
-            operators = profile_operators(config, data, device, measured.batch)
-    forecast, chosen = _forecast(request, data, simulated, log)
+        model = ModelPlan(config.model.name, simulated.players(config.train.batch))
+        show(model)
+        memory, device_plan = _simulate_memory(request, simulated, model, log, show)
+    measured, operators = _measure(request, config, data, device, log, show)
+    forecast, chosen = _forecast(request, data, simulated, log, show)
+    notes = _notes(request.config)
+    for note in notes:
+        show(note)
     return Plan(
         recipe=request.recipe,
-        model=ModelPlan(config.model.name, players),
+        model=model,
         memory=memory,
-        data=_plan_data(config, data),
+        data=plan_data,
+        devices=device_plan,
         measured=measured,
         operators=operators,
         parallel=chosen,
         forecast=forecast,
-        notes=_notes(request.config),
+        notes=notes,
     )
 
 
+def _measure(
+    request: PlanRequest, config: RunConfig, data: build.Data, device: torch.device, log: Log, show: Show
+) -> tuple[MeasuredTimes | None, Mapping[str, tuple[OperatorTime, ...]]]:
+    """Return the times of some steps, and of torch's operators in the turns, as far as requested."""
+    if not request.is_measured:
+        show(None)
+        return None, {}
+    log("measuring some steps, about 20 s")
+    measured = measure_times(config, data, device)  # `build.gan` names what fails in outside networks
+    show(measured)
+    if not request.is_profiled:
+        return measured, {}
+    log("profiling operators")
+    operators = profile_operators(config, data, device, measured.batch)
+    show(operators)
+    return measured, operators
+
+
 def _forecast(
-    request: PlanRequest, data: build.Data, simulated: SimulatedGame, log: Log
+    request: PlanRequest, data: build.Data, simulated: SimulatedGame, log: Log, show: Show
 ) -> tuple[ForecastPlan | None, ParallelPlan | None]:
     """Return the forecasts, and the settings for the largest number of workers, if requested."""
-    goal = request.forecast
-    if goal is None:
+    if (goal := request.forecast) is None:
         return None, None
     forecast = forecast_run(request.config, request.recipe, goal, data, simulated.peak_bytes, log)
+    show(forecast)
     if not goal.is_chosen:
         return forecast, None
     workers = max(goal.workers)
     batch = request.config.train.batch * (workers if goal.scaling == "weak" else 1)
     source = PlanSource(request.config, data, forecast.profile)
-    return forecast, choose_plan(source, replace(forecast.cluster, workers=workers), batch, request.memory_bytes)
+    chosen = choose_plan(source, replace(forecast.cluster, workers=workers), batch, request.memory_bytes)
+    show(chosen)
+    return forecast, chosen
 
 
 def _notes(config: RunConfig) -> tuple[str, ...]:
     notes = []
     if config.train.executor != "eager":
         notes.append(f"train.executor={config.train.executor}: planned as eager")
-    if (config.devices or 1) > 1:
-        notes.append(f"devices={config.devices}: size and memory are those of one process with the whole batch")
+    if (config.devices or 1) > 1 and any(player.strategy is not None for player in config.player_options.values()):
+        notes.append("strategies of players: planned as ddp, with whole networks on each device")
     if build.scheme(config).is_concurrent:
-        notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous")
+        notes.append(f"scheme.name={config.scheme.name}: size and memory are those of synchronous, in one process")
     return tuple(notes)
 
 
@@ -189,21 +215,43 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
     def make() -> GAN:
         return build.gan(config.with_all_losses_active, data, device, factories=fakes)
 
-    return SimulatedGame(make, build.scheme(config), data.train.tensors, device)
+    return SimulatedGame(make=make, scheme=build.scheme(config), tensors=data.train.tensors, device=device)
 
 
-def _with_largest_batch(
-    memory: MemoryPlan, limit: int, config: RunConfig, simulated: SimulatedGame, log: Log
-) -> MemoryPlan:
-    """Return the plan of the memory with the largest batch that fits into `limit` bytes."""
+def _simulate_memory(
+    request: PlanRequest, simulated: SimulatedGame, model: ModelPlan, log: Log, show: Show
+) -> tuple[MemoryPlan, DevicePlan | None]:
+    """Return the memory of a step, with the largest batch if requested, and that of each of several devices."""
+    config = request.config
+    log("simulating the memory of a step")
+    began = time.monotonic()
+    memory = simulated.memory(config.train.batch)
+    step_s = time.monotonic() - began
+    show(memory)
 
     def peak_bytes(batch: int) -> int:
-        log(f"simulating batch {batch:,}")
+        if batch == config.train.batch:
+            return memory.peak_bytes
+        log(f"simulating batch {batch:,}, about {step_s:.0f} s")
         return simulated.peak_bytes(batch)
 
-    parts = lcm(*(player.micro_batches for player in config.player_options.values()))
-    largest = find_largest_batch(peak_bytes, limit, config.train.batch, parts)
-    return replace(memory, limit_bytes=limit, largest_batch=largest)
+    num_devices = 1 if build.scheme(config).is_concurrent else config.devices or 1
+    gradients = _FLOAT32_BYTES * sum(player.parameters for player in model.players.values())
+    bucket_bytes = gradients if num_devices > 1 else 0
+    largest = None
+    if request.memory_bytes is not None:
+        micro_batches = lcm(*(player.micro_batches for player in config.player_options.values()))
+        state = sum(memory.terms[term] for term in _STATE if term != "gradients")  # in every step, of any batch
+        limit = request.memory_bytes - bucket_bytes
+        largest = find_largest_batch(peak_bytes, limit, config.train.batch, micro_batches, state)
+        show(replace(memory, limit_bytes=request.memory_bytes, largest_batch=largest))
+    devices = None
+    if num_devices > 1:
+        rows = -(-config.train.batch // num_devices)
+        peak = peak_bytes(rows) + bucket_bytes
+        devices = DevicePlan(num_devices, rows, peak, None if largest is None else num_devices * largest)
+        show(devices)
+    return replace(memory, limit_bytes=request.memory_bytes, largest_batch=largest), devices
 
 
 def _plan_data(config: RunConfig, data: build.Data) -> DataPlan:

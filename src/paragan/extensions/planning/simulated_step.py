@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from math import lcm
 from typing import NamedTuple
@@ -28,17 +28,27 @@ _GROWTH = 8  # of the batch from one guess to the next
 _PROGRAM_BYTES = 250_000  # of oneDNN for a convolution or product of new shapes, as measured
 
 
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class SimulatedGame:
-    """A game to simulate. make: builds it, on tensors without data; called once per simulation.
+    """A game to simulate, which is built once, at its first use.
 
-    tensors: declaration of a sample; images become float32.
+    make: builds it, on tensors without data. tensors: declaration of a sample; images become float32.
     """
 
     make: Callable[[], GAN]
     scheme: Scheme
     tensors: Mapping[str, TensorSpec]
     device: torch.device
+    _record: AllocationRecord = field(default_factory=AllocationRecord, init=False)
+    _is_stepped: bool = field(default=False, init=False)
+
+    @cached_property
+    def _game(self) -> GAN:
+        """The game; first read inside of the record."""
+        game = self.make()
+        _name_tensors(self._record, game)
+        _name_gradients(self._record, game)
+        return game
 
     def peak_bytes(self, batch: int) -> int:
         """Return the bytes of a step at its peak."""
@@ -46,25 +56,27 @@ class SimulatedGame:
 
     def memory(self, batch: int) -> MemoryPlan:
         """Simulate a step with all penalties due."""
-        with record_allocations() as record:
-            game = self.make()
-            _name_gradients(record, game)
-            batches = self._batches(batch)
-            self.scheme.step(game, batches)  # allocates the state of the optimisers
-            _name_tensors(record, game)
+        with record_allocations(self._record) as record:
+            game = self._game
+            record.programs.clear()  # of other batches
+            if not self._is_stepped:
+                self._step(batch)  # allocates the state of the optimisers
+                _name_tensors(record, game)
+                self._is_stepped = True
             start = len(record.events)
-            _set_version(game, 0)
-            self.scheme.step(game, batches)
+            self._step(batch)
             terms = _terms_at_peak(record, start, len(record.events), self.device.type == "cpu")
             return MemoryPlan(device=str(self.device), peak_bytes=sum(terms.values()), terms=terms)
 
     def players(self, batch: int) -> dict[str, PlayerPlan]:
         """Count what the network of each player holds, and what its turns compute and save."""
-        with record_allocations() as record:
-            game = self.make()
-            _name_tensors(record, game)
+        with record_allocations(self._record) as record:
             real = next(self._batches(batch))
-            return {side.value: _plan_player(record, game, side, real) for side in game.slots}
+            return {side.value: _plan_player(record, self._game, side, real) for side in self._game.slots}
+
+    def _step(self, batch: int) -> None:
+        _set_version(self._game, 0)
+        self.scheme.step(self._game, self._batches(batch))
 
     def _batches(self, batch: int) -> Iterator[Batch]:
         for step in count():
@@ -118,14 +130,37 @@ def _plan_player(record: AllocationRecord, game: GAN, side: Side, real: Batch) -
     trainable = sum(weight.numel() for weight in player.net.parameters() if weight.requires_grad)
     total = sum(tensor.numel() for tensor in (*player.net.parameters(), *player.net.buffers()))
     forward = None if side.is_extra else _forward_macs(record, game, side, real) / real.rows.count / _GIGA
+    turns = _turn_costs(record, game, side, real)
     return PlayerPlan(
         parameters=trainable,
         buffers=total - trainable,
         forward_gmacs=forward,
         updates=1 if side is Side.G else player.updates_per_step,
-        turn_gmacs=_mean_turn(record, game, side, real) / _GIGA,
-        saved_by_turn=sum(record.saved.values()),
+        turn_gmacs=sum(turn.macs for turn in turns) / len(turns) / _GIGA,
+        saved_by_turn=turns[1 % len(turns)].saved_bytes,  # penalties with an interval are not due in most turns
     )
+
+
+class _TurnCost(NamedTuple):
+    macs: int
+    saved_bytes: int
+
+
+def _turn_costs(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> list[_TurnCost]:
+    """Return the cost of each turn in a period of the penalties of a side."""
+    penalties = game.penalties[side]
+    costs: dict[tuple[bool, ...], _TurnCost] = {}  # by which penalties are due: each kind of turn is run once
+    turns = []
+    for version in range(lcm(*(penalty.interval for penalty in penalties))):
+        due = tuple(version % penalty.interval == 0 for penalty in penalties)
+        if due not in costs:
+            _set_version(game, version)
+            before = record.macs
+            with record.saved_for_backward():
+                _turn(game, side, real)
+            costs[due] = _TurnCost(record.macs - before, sum(record.saved.values()))
+        turns.append(costs[due])
+    return turns
 
 
 def _turn(game: GAN, side: Side, real: Batch) -> None:
@@ -154,30 +189,6 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
     return float(record.macs - before)
 
 
-def _mean_turn(record: AllocationRecord, game: GAN, side: Side, real: Batch) -> float:
-    """Return the operations of a turn: the mean over a period of its penalties. Record what most turns save."""
-    penalties = game.penalties[side]
-    # from 1, whose turn is like most: penalties with an interval are not due
-    versions = range(1, 1 + lcm(*(penalty.interval for penalty in penalties)))
-    macs: dict[tuple[bool, ...], int] = {}  # of a turn, by which penalties are due: each kind is run once
-    total = 0.0
-    for version in versions:
-        due = tuple(version % penalty.interval == 0 for penalty in penalties)
-        if due not in macs:
-            macs[due] = _turn_macs(record, game, side, real, version)
-        total += macs[due]
-    return total / len(versions)
-
-
-def _turn_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch, version: int) -> int:
-    """Return the operations of a turn; record what that of version 1 saves."""
-    _set_version(game, version)
-    before = record.macs
-    with record.saved_for_backward() if version == 1 else nullcontext():
-        _turn(game, side, real)
-    return record.macs - before
-
-
 def _terms_at_peak(record: AllocationRecord, start: int, end: int, is_cpu: bool) -> dict[str, int]:
     """Return the memory at the peak of the events from `start` to `end`; all events are replayed."""
     live: Counter[str] = Counter()
@@ -202,33 +213,35 @@ class _Bound(NamedTuple):
     peak: int
 
 
-def find_largest_batch(peak_bytes: Callable[[int], int], limit_bytes: int, start: int, step: int = 1) -> int:
+def find_largest_batch(
+    peak_bytes: Callable[[int], int], limit_bytes: int, start: int, step: int = 1, state_bytes: int = 0
+) -> int:
     """Return the largest multiple of `step` whose peak is within the limit; 0 if none is.
 
-    peak_bytes: of a batch, grows with it. start: a first guess. The next guess is on the line
-    through the bounds found so far, so it takes few evaluations.
+    peak_bytes: of a batch, grows with it. start: a first guess. state_bytes: at most what a batch of none needs.
+    The next guess is on the line through two bounds found so far, so it takes few evaluations.
     """
-    low = _Bound(0, 0)  # largest that is known to fit
+    former = _Bound(0, state_bytes)  # the bound before `low`
+    low = former  # largest that is known to fit
     high: _Bound | None = None  # smallest that is known not to fit
     guess = max(1, start // step)
     while high is None or high.number - low.number > 1:
         tried = _Bound(guess, peak_bytes(guess * step))
-        if tried.peak <= limit_bytes:
-            low = tried
-        else:
+        if tried.peak > limit_bytes:
             high = tried
+        else:
+            former = low
+            low = tried
         if low.number * step >= _MAX_BATCH:
             break
-        guess = _next_guess(low, high, limit_bytes)
+        guess = _next_guess(former, low, high, limit_bytes)
     return low.number * step
 
 
-def _next_guess(low: _Bound, high: _Bound | None, limit_bytes: int) -> int:
+def _next_guess(former: _Bound, low: _Bound, high: _Bound | None, limit_bytes: int) -> int:
     """Return a batch between the bounds, or above `low`, whose peak would be the limit if it grew by a line."""
-    if high is None:
-        return max(low.number + 1, min(_GROWTH * low.number, low.number * limit_bytes // max(1, low.peak)))
-    if low.number == 0:
-        return high.number // 2
-    slope_bytes = max(1, high.peak - low.peak)
-    guess = low.number + (high.number - low.number) * (limit_bytes - low.peak) // slope_bytes
-    return min(max(low.number + 1, guess), high.number - 1)
+    first, second = (former, low) if high is None else (low, high)
+    slope_bytes = max(1, second.peak - first.peak)
+    guess = low.number + (second.number - first.number) * (limit_bytes - low.peak) // slope_bytes
+    most = _GROWTH * low.number if high is None else high.number - 1
+    return min(max(low.number + 1, guess), most)
