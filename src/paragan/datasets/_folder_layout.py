@@ -80,19 +80,24 @@ def _descend(paths: list[bytes], parts: list[FolderPart], unread: list[bytes], c
     """Skip single folders, and enter those of images next to masks, unless `choice` says what folders are."""
     while True:
         names = names_in(paths, parts, unread)
-        words = {folder: set(words_of(folder)) for folder in names}
-        common = set.intersection(*words.values()) if len(names) > 1 else set()
-        images = {folder for folder in names if are_words_of(words[folder] - common, _split_names.IMAGES)}
-        masks = {folder for folder in names if are_words_of(words[folder] - common, _split_names.MASKS)}
-        has_masks = choice is None and images and masks and images | masks == names
-        if not has_masks:
+        images = _folders_next_to_masks(names) if choice is None else set()
+        if not images:
             has_splits = any(part.split == HELD_OUT for part in parts)
             is_nested = has_splits and all(map(_split_names.names_split, names))  # train/train/, test/test/
             if not (is_nested or len(names) == 1) or any(path_next_to_folders(paths, part.top) for part in parts):
                 return parts
-        entered = sorted(images if has_masks else names)
+        entered = sorted(images or names)
         parts = [replace(part, top=part.top + folder + b"/") for part in parts for folder in entered]
         parts = [part for part in parts if has_paths(paths, part.top)]
+
+
+def _folders_next_to_masks(names: set[bytes]) -> set[bytes]:
+    """Return the folders of images if all others are of masks, as `img` and `mask`, or `set1_img` and `set1_mask`."""
+    words = {folder: set(words_of(folder)) for folder in names}
+    common = set.intersection(*words.values()) if len(names) > 1 else set()
+    images = {folder for folder in names if are_words_of(words[folder] - common, _split_names.IMAGES)}
+    masks = {folder for folder in names if are_words_of(words[folder] - common, _split_names.MASKS)}
+    return images if masks and images | masks == names else set()
 
 
 def _count_unread(paths: list[bytes], splits: NDArray[np.int8], root: bytes) -> dict[str, int]:

@@ -76,26 +76,10 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
     if labels is None:
         raise DataError(f"{notice}; pass a table with rows below a header, and columns named file_name and label")
     labels = {unicodedata.normalize("NFC", name): row for name, row in labels.items()}  # as `_names_of`
-    image_of: dict[str, bytes] = {}  # rows that have the names of images, or shorter ones
-    lengths = set(map(len, labels))
-    for image in paths:
-        row = next((tail for tail in _tails(image, lengths) if tail in labels), None)
-        if row is not None and (other := image_of.setdefault(row, image)) != image:
-            both = f"{os.fsdecode(other)!r} and {os.fsdecode(image)!r}"
-            raise DataError(f"{path}: {row!r} names {both}; write file names with their folders")
+    image_of = _images_of_rows(labels, paths, path)
     by_path = {image: labels[row] for row, image in image_of.items()}
-    names = {image: _names_of(image) for image in paths if image not in by_path}
-    wanted = set(itertools.chain.from_iterable(names.values()))
-    lengths = set(map(len, wanted))  # a name of many folders has many ends
-    longer: dict[str, LabelRow] = {}  # rows with folders above those of the images
-    for row in labels.keys() - image_of.keys():
-        for tail in _tails(os.fsencode(row), lengths):
-            if tail in wanted:
-                _add(longer, tail, labels[row])
-    for image, forms in names.items():
-        for name in forms:
-            if name in longer:
-                by_path.setdefault(image, longer[name])
+    others = {row: label for row, label in labels.items() if row not in image_of}
+    by_path |= _labels_of_longer_names(others, [image for image in paths if image not in by_path])
     if not by_path:
         raise DataError(
             f"{path}: none of {counted(len(labels), 'row')} names an image, such as {os.fsdecode(paths[0])!r}; check it"
@@ -103,6 +87,32 @@ def read_label_table(path: str, paths: list[bytes], folder: str = "") -> FileLab
     num_unused = len(labels) - len(by_path)
     unused = f"{path}: {num_unused:,} of {len(labels):,} rows name no image" if num_unused > 0 else ""
     return FileLabels(where=path, by_path=by_path, notices=tuple(filter(None, (unused, notice))))
+
+
+def _images_of_rows(labels: Mapping[str, LabelRow], paths: list[bytes], where: str) -> dict[str, bytes]:
+    """Return the image of each row whose name is that of an image, or its end, as `cat/1.png` of `train/cat/1.png`."""
+    image_of: dict[str, bytes] = {}
+    lengths = set(map(len, labels))
+    for image in paths:
+        row = next((tail for tail in _tails(image, lengths) if tail in labels), None)
+        if row is not None and (other := image_of.setdefault(row, image)) != image:
+            both = f"{os.fsdecode(other)!r} and {os.fsdecode(image)!r}"
+            raise DataError(f"{where}: {row!r} names {both}; write file names with their folders")
+    return image_of
+
+
+def _labels_of_longer_names(labels: Mapping[str, LabelRow], images: list[bytes]) -> dict[bytes, LabelRow]:
+    """Return the labels of images whose name is the end of a row's name, which has folders above theirs."""
+    names = {image: _names_of(image) for image in images}
+    wanted = set(itertools.chain.from_iterable(names.values()))
+    lengths = set(map(len, wanted))  # a name of many folders has many ends
+    by_name: dict[str, LabelRow] = {}
+    for row, label in labels.items():
+        for tail in _tails(os.fsencode(row), lengths):
+            if tail in wanted:
+                _add(by_name, tail, label)
+    known_names = {image: [name for name in forms if name in by_name] for image, forms in names.items()}
+    return {image: by_name[forms[0]] for image, forms in known_names.items() if forms}
 
 
 def _tails(path: bytes, lengths: Container[int]) -> Iterator[str]:
