@@ -65,7 +65,7 @@ def check_classes(paths: list[bytes], parts: list[FolderPart], name: str) -> tup
     splits = [(split, rest) for split, rest in map(parse_split, inner) if split is not None]
     words = {split == "train" for split, _ in splits}
     are_splits = words == {True, False} and any(not rest for _, rest in splits)  # train and val_photos
-    # folders within all classes alike, or called as classes, or as a whole set, may be the classes themselves
+    # equal folders in all classes, folders called as classes, and those of a whole set may be the classes
     has_equal = len(inner) > 1 and len(set(inner.values())) == 1
     doubtful = [
         folder
