@@ -81,10 +81,10 @@ def plan(*words, trials=3, settings=(), **more):
 
 def test_search_approaches_the_best_rate_prunes_and_names_the_command_of_the_winner(trained, capsys, monkeypatch):
     monkeypatch.setattr(tune_results, "render_figure", figure.render_figure)
-    assert main([*SHORT, RATE, "train.batch=32", "--trials", "16"]) == 0
+    assert main([*SHORT, RATE, "train.batch=32", "--trials", "12"]) == 0
     printed = capsys.readouterr().out
     found = rows()
-    assert len(found) == len(trained) == 16 and [row["trial"] for row in found] == [str(n) for n in range(16)]
+    assert len(found) == len(trained) == 12 and [row["trial"] for row in found] == [str(n) for n in range(12)]
     best = min((row for row in found if row["state"] == "complete"), key=lambda row: float(row["fd"]))
     assert float(best["g.optimizer.lr"]) == pytest.approx(1e-3, rel=0.5)
     assert {row["state"] for row in found} == {"complete", "pruned"}
@@ -92,7 +92,7 @@ def test_search_approaches_the_best_rate_prunes_and_names_the_command_of_the_win
     command = shlex.split(printed.splitlines()[-1])
     settings = ["every.score_kimg=2", "train.batch=32", f"g.optimizer.lr={best['g.optimizer.lr']}"]
     assert command[1:] == ["train", "digits", *settings, "--out", "runs/digits-tuned"]
-    assert "trial 0 (1 of 16): fd " in printed and " left\n" in printed
+    assert "trial 0 (1 of 12): fd " in printed and " left\n" in printed
     assert Path("study/trials.png").read_bytes().startswith(b"\x89PNG")
 
 
