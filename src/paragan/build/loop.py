@@ -46,17 +46,22 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
     for player in game.slots.values():
         if isinstance(player, Player):  # not a remote one, whose strategy its own ranks check
             check_capabilities(player.strategy.holder, compiled)
-    if config.train.executor in EXECUTORS:
+    if config.train.executor in EXECUTORS:  # eager runs everything
         ranks = needed((num_ranks > 1, f"a run on {num_ranks} ranks", Capability.RANKS))
         check_capabilities(EXECUTORS[config.train.executor], (*config.needs, *game_needs(game), *ranks))
 
 
 def _sync_period(config: RunConfig, roles: Roles) -> int:
-    """Return the steps after which all ranks of a player have equal weights: of local SGD, else 1."""
+    """Return the steps after which all ranks of a player have equal weights, for players on ranks of their own.
+
+    They differ in between by local SGD alone, which ranks of the other player cannot see; where every rank has both
+    players, each asks its own (`is_synchronized`), and this is 1.
+    """
     periods = []
     for name, options in config.player_options.items():
         if options.strategy is not None and len(roles.ranks.get(Side(name), ())) > 1:
             kind = registry.load_module("parallel", options.strategy.name).Strategy
             updates = kind(options.strategy.options).sync_period
+            # steps until a multiple of `updates` is the end of a step
             periods.append(updates // gcd(updates, options.updates_per_step))
     return lcm(*periods)

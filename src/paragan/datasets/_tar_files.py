@@ -59,7 +59,7 @@ def plain_members(path: Path, links: list[str]) -> Iterator[tarfile.TarInfo]:
         tarfile.open(fileobj=file, mode="r:", tarinfo=_Header) as archive,
     ):
         for entry in _regular_files(archive, links):
-            if entry.sparse is None:  # type: ignore[attr-defined]
+            if entry.sparse is None:  # type: ignore[attr-defined]  # of pax headers; `_Header` refuses GNU's
                 yield entry
 
 
@@ -83,7 +83,7 @@ def _regular_files(archive: tarfile.TarFile, links: list[str] | None) -> Iterato
     """Yield headers, of which none is held: 1 KB per file."""
     while (entry := archive.next()) is not None:
         archive.members.clear()  # type: ignore[attr-defined]
-        archive.pax_headers.clear()  # type: ignore[attr-defined]
+        archive.pax_headers.clear()  # type: ignore[attr-defined]  # global ones, of any number; none is needed
         if entry.isreg():
             yield entry
         elif links is not None and (entry.issym() or entry.islnk()):
@@ -96,10 +96,7 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
         with open_regular_file(path) as file:
             if not is_plain and file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
                 return True
-            if is_plain:
-                tarfile.open(fileobj=file, mode="r:", tarinfo=_Header).close()
-            else:
-                tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header).close()
+            tarfile.open(fileobj=file, mode="r:" if is_plain else "r:*", tarinfo=_Header).close()
             return True
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, lzma.LZMAError, tarfile.TarError):
         return False

@@ -189,6 +189,7 @@ def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     side = sizes.sides[-1]
     attention: Places = largest_affordable_attention(sizes)
     if side >= 64:
+        # D's after its first block, also at 256 px, as in the authors' code: their numbers of weights
         attention = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
     return residual_plan(shape_at(_SHAPES, sizes), sizes, options.width, attention)
 

@@ -5,10 +5,12 @@ import queue
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from paragan.core.errors import RankError
+from paragan.extensions.grid.build.coordinator import _CoordinatorServer
 from paragan.extensions.grid.workers import membership as membership_module
 from paragan.extensions.grid.workers.handshake import has_ended, reported_error, worker_info
 from paragan.extensions.grid.workers.membership import FailedWorker, Membership
@@ -123,6 +125,14 @@ def test_a_process_of_another_host_or_container_is_not_looked_up(elsewhere):
     assert has_ended({**worker_info("cpu"), "pid": ended})
     assert not has_ended({**worker_info("cpu"), "pid": os.getpid()})
     assert not has_ended({**worker_info("cpu"), "pid": ended, **elsewhere})
+
+
+@pytest.mark.parametrize("elsewhere", [{}, {"host": "another"}, {"pid_namespace": "pid:[1]"}])
+def test_a_worker_of_another_host_with_the_pid_of_a_local_one_kills_no_process(elsewhere):
+    killed = []
+    processes = SimpleNamespace(running=[SimpleNamespace(pid=os.getpid())], kill=killed.extend)
+    _CoordinatorServer._kill(SimpleNamespace(processes=processes), {**worker_info("cpu"), **elsewhere})
+    assert killed == ([] if elsewhere else processes.running)
 
 
 def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):

@@ -2,15 +2,17 @@
 
 import json
 import math
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
+from paragan.core.errors import ConfigError, RankError
 from paragan.core.roles import Roles, colocated_roles
 from paragan.core.source import image_specs
 from paragan.core.types import Rows, Side
@@ -19,7 +21,7 @@ from paragan.game.scheme import FunctionScheme
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
-from paragan.schemes.asynchronous.thread_step import ThreadLink
+from paragan.schemes.asynchronous.thread_step import ThreadLink, ThreadStep
 from paragan.schemes.base import update_order as update_order
 from tests.laws.small_gan import batches, small_game
 
@@ -211,3 +213,28 @@ def test_delays_are_merged_over_ranks_and_reported_once():
     assert delays.fallback_messages(found) == []
     scheme = FunctionScheme(lambda gan, batches: None)
     assert DelayLog(scheme, SimpleNamespace(is_split=False)).read() == {}
+
+
+@pytest.mark.parametrize("failed", [0, 1, 2, None])
+def test_d_that_stops_for_a_failed_step_of_g_names_its_cause(failed):
+    """Of G's pending steps any may have failed; those before it were fine."""
+    pending = [Future() for _ in range(3)]
+    for number, step in enumerate(pending):
+        if number == failed:
+            step.set_exception(ValueError("of G"))
+        elif number < (failed or 0):
+            step.set_result(None)
+
+    def stopped(gan, reals):
+        raise RankError("G has stopped")
+
+    scheme_step = SimpleNamespace(
+        **{"_pending": pending, "_is_stopping": Event(), "_penalties": (), "_device": torch.device("cpu"), "gan": None},
+        _thread=SimpleNamespace(submit=lambda *_: Future()),
+        _g_step=None,
+        discriminator=SimpleNamespace(step=stopped),
+    )
+    scheme_step._failed_step = partial(ThreadStep._failed_step, scheme_step)
+    with pytest.raises(RankError if failed is None else ValueError, match="G"):
+        ThreadStep.step(scheme_step, [])
+    assert scheme_step._is_stopping.is_set()

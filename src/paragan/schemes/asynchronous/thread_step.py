@@ -43,7 +43,7 @@ class ThreadStep:
         self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
         self._is_stopping = threading.Event()
         g_limits = replace(limits, stopped=self._is_stopping.is_set, order=orders.get(Side.G))
-        d_limits = replace(limits, stopped=self._has_failed, order=orders.get(Side.D))
+        d_limits = replace(limits, stopped=lambda: self._failed_step() is not None, order=orders.get(Side.D))
         opponent = Snapshot(copy_networks(d.net), d.calling, d.version)
         sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
@@ -71,8 +71,8 @@ class ThreadStep:
             self._wait_for_g(max_pending=self.generator.staleness)
         except BaseException as error:
             self._is_stopping.set()
-            if isinstance(error, RankError) and self._has_failed():
-                self._pending[0].result()  # raises the error of G's thread
+            if isinstance(error, RankError) and (failed := self._failed_step()) is not None:
+                failed.result()  # raises the error of G's thread, the cause
             raise
         updates = {Side.D: d} if self._newest_g_update is None else {Side.D: d, Side.G: self._newest_g_update}
         return self.gan.report(reals[-1].rows.total, updates)
@@ -116,8 +116,8 @@ class ThreadStep:
             self._newest_g_update = self._pending[0].result(self.generator.limits.timeout_s)
             del self._pending[0]
 
-    def _has_failed(self) -> bool:
-        return any(step.done() and step.exception() is not None for step in self._pending)
+    def _failed_step(self) -> Future[Update] | None:
+        return next((step for step in self._pending if step.done() and step.exception() is not None), None)
 
 
 class ThreadLink:

@@ -31,6 +31,7 @@ from paragan.extensions.grid.workers.handshake import (
     TOKEN_FILE,
     ExternalWorkers,
     incompatibility,
+    local_pid,
     new_token,
     save_token,
 )
@@ -204,8 +205,11 @@ class _CoordinatorServer:
         return ""
 
     def _kill(self, worker: Mapping[str, Any]) -> None:
-        """Kill a local worker that hangs: it must not rejoin a run that continues without it."""
-        pid = worker.get("pid")
+        """Kill a local worker that hangs: it must not rejoin a run that continues without it.
+
+        A worker of another host is left alone; it may have the pid of one that this process has started.
+        """
+        pid = local_pid(worker)
         self.processes.kill([process for process in self.processes.running if process.pid == pid])
 
     def _log(self, number: int) -> Path:

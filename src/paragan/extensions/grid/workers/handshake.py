@@ -133,13 +133,19 @@ def incompatibility(worker: Mapping[str, Any], config: str) -> str:
 
 def has_ended(worker: Mapping[str, Any]) -> bool:
     """Return whether a worker's process has ended; False for a process of another host. worker: its `worker_info`."""
+    pid = local_pid(worker)
+    return pid is not None and not is_running(pid)
+
+
+def local_pid(worker: Mapping[str, Any]) -> int | None:
+    """Return the pid of a worker's process; None for a process of another host. worker: its `worker_info`."""
     namespace = _pid_namespace()
     is_same_host = worker.get("host") == socket.gethostname() and bool(namespace)
     pid = worker.get("pid")
     # a pid means a process only in its namespace: containers may share a host's name, and have the same numbers
     if not is_same_host or worker.get("pid_namespace") != namespace or not isinstance(pid, int):
-        return False
-    return 0 < pid <= _MAX_PID and not is_running(pid)
+        return None
+    return pid if 0 < pid <= _MAX_PID else None
 
 
 def reported_error(name: str, message: Mapping[str, Any]) -> ParaganError:
