@@ -54,8 +54,7 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
 def _sync_period(config: RunConfig, roles: Roles) -> int:
     """Return the steps after which all ranks of a player have equal weights, for players on ranks of their own.
 
-    They differ in between by local SGD alone, which ranks of the other player cannot see; where every rank has both
-    players, each asks its own (`is_synchronized`), and this is 1.
+    Local SGD differs in between, which ranks of the other player cannot see. Where ranks have both players, 1.
     """
     periods = []
     for name, options in config.player_options.items():
