@@ -137,7 +137,7 @@ def has_ended(worker: Mapping[str, Any]) -> bool:
     return pid is not None and not is_running(pid)
 
 
-def local_pid(worker: Mapping[str, Any]) -> int | None:
+def local_pid(worker: Mapping[str, object]) -> int | None:
     """Return the pid of a worker's process; None for a process of another host. worker: its `worker_info`."""
     namespace = _pid_namespace()
     is_same_host = worker.get("host") == socket.gethostname() and bool(namespace)
