@@ -33,7 +33,8 @@ def _swallowed_interrupts_raised() -> Iterator[None]:
         interrupts.append(number)
         signal.default_int_handler(number, frame)
 
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
     try:
         yield
@@ -41,6 +42,9 @@ def _swallowed_interrupts_raised() -> Iterator[None]:
         if interrupts:
             raise KeyboardInterrupt from error
         raise
+    finally:
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":

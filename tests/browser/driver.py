@@ -22,6 +22,7 @@ FLAGS = (
 KEYS = {"left": "\ue012", "right": "\ue014", "home": "\ue011", "end": "\ue010", "escape": "\ue00c", "space": " "}
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _WAIT_S = 30.0
+_ATTEMPTS = 5
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")
 NEEDED = [
@@ -37,10 +38,15 @@ class Driver:
     """A chromedriver on a port of its own choice; ends with `close`."""
 
     def __init__(self, program: str) -> None:
-        self._process = subprocess.Popen(
-            [program, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        self.address = f"http://127.0.0.1:{self._port()}"
+        for _ in range(_ATTEMPTS):
+            self._process = subprocess.Popen(
+                [program, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            if port := self._port():
+                break
+        else:
+            raise RuntimeError("chromedriver did not start")
+        self.address = f"http://127.0.0.1:{port}"
         threading.Thread(target=self._drain, daemon=True).start()  # a full pipe would stop it
 
     def close(self) -> None:
@@ -52,7 +58,8 @@ class Driver:
         for line in self._process.stdout:
             if found := re.search(r"successfully on port (\d+)", line):
                 return found.group(1)
-        raise RuntimeError("chromedriver did not start")
+        self.close()  # it has ended: another may have taken one of its two ports, of IPv4 and IPv6, in between
+        return ""
 
     def _drain(self) -> None:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import paragan
+from paragan.__main__ import entry
 from paragan.core import interrupt
 from tests.processes import running
 
@@ -163,3 +164,14 @@ entry()
     assert done.returncode == (130 if interrupted else 1)
     assert ("Traceback" in done.stderr) != interrupted
     assert done.stderr.endswith("interrupted\n" if interrupted else "OSError: half a module\n")
+
+
+def test_the_entry_gives_the_handler_of_ctrl_c_back(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        monkeypatch.setattr(sys, "argv", ["paragan", "list", "losses"])
+        with pytest.raises(SystemExit, match="0"):
+            entry()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
