@@ -66,7 +66,7 @@ class Source(ABC):
     the order of reading; None: such a sample raises `DataError`. notices_not_finite: the notices name these samples
     before they are read. fingerprint: equal for equal data; cheap, not computed from all samples. is_decoded: `fetch`
     reads or decodes files, so that reading ahead in threads pays. is_read_by_processes: its samples draw from
-    generators of the process, so threads must not read ahead. argument: of a program that passed the samples.
+    generators of the process, so threads must not read ahead. argument: of `Trainer` that has the samples, in messages.
 
     Several threads may call `fetch`, `read` and `decode` at the same time.
     """

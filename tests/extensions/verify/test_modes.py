@@ -131,9 +131,9 @@ def test_the_laws_hold_for_a_discriminator_with_a_frozen_part(tmp_path, declared
     )
     tried = verified_networks(VerifyRequest(target=str(tmp_path / "frozen.py"), shape=SHAPE, classes=0, ranks=1))
     with exact_arithmetic():
-        found = inspect_network(tried, pg.Side.D)
-        assert found.mixing_layers == () and found.row_dependence == 0
-        assert network_laws.check_double_backward(tried, found).result == "held"
+        traits = inspect_network(tried, pg.Side.D)
+        assert traits.mixing_layers == () and traits.row_dependence == 0
+        assert network_laws.check_double_backward(tried, traits).result == "held"
 
 
 MODEL = """

@@ -62,12 +62,12 @@ NOT_PERMITTED = "; permit this user to use it, or choose another place"
 SPY = """
 import contextlib, io, json, sys
 from paragan.cli.main import main
-found = []
+results = []
 for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
         code = main(words)
-    found.append((code, 'torch' in sys.modules, said.getvalue()))
-print(json.dumps(found))
+    results.append((code, 'torch' in sys.modules, said.getvalue()))
+print(json.dumps(results))
 """
 
 
@@ -184,8 +184,8 @@ def test_train_on_files_that_do_not_exist_says_so_before_torch_is_imported(here)
         (["digits", "init.path=nowhere"], "init.path nowhere"),
         (["digits", "g.init.path=nowhere"], "g.init.path nowhere"),
     ]
-    found = outcomes([["train", *words] for words, _ in commands])
-    for (words, key), (code, has_torch, said) in zip(commands, found, strict=True):
+    results = outcomes([["train", *words] for words, _ in commands])
+    for (words, key), (code, has_torch, said) in zip(commands, results, strict=True):
         assert (words, code, has_torch) == (words, 2, False)
         assert said.startswith(key)
 

@@ -28,7 +28,7 @@ class SampleForm:
     dtype: of the networks' weights, to which floating-point numbers are cast; None: none are. names:
     of the values of a tuple, in order; further values are left out. collate: makes a batch of a list
     of samples; None: they are stacked, and padded. left_out: names of values without numbers, such as text.
-    argument: of a program that passed the samples.
+    argument: of `Trainer` that has the samples, in messages.
     """
 
     padding: Padding = field(default_factory=Padding)

@@ -14,7 +14,7 @@ def rectangular_blocks(rows: int, columns: int, workers: int) -> list[int] | Non
     Returns None if that is impossible. Chooses the division with the shortest edges, since genomes
     are sent across them.
     """
-    # numbers of rectangles below each other and beside each other
+    # numbers of rectangles below and next to each other
     divisions = [(down, workers // down) for down in range(1, workers + 1) if workers % down == 0]
     sizes = [(rows // down, columns // right) for down, right in divisions if not (rows % down or columns % right)]
     if not sizes:
