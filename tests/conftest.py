@@ -160,7 +160,6 @@ def _no_imports_of_earlier_tests() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """Collections of garbage skip the thousands of tests, which live as long as the process."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 

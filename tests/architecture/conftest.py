@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,10 +60,21 @@ def last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Trees of a whole package are half a million objects, which collections of garbage would visit again and again."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.fixture(scope="session")
 def modules() -> list[Module]:
     """Every Python file of the package."""
-    found = [Module.read(path) for path in sorted(PACKAGE.rglob("*.py"))]
+    with _no_garbage():
+        found = [Module.read(path) for path in sorted(PACKAGE.rglob("*.py"))]
+        assert all(module.nodes for module in found)  # walked here, too
     assert found, "the package is not where this test looks for it"
     return found
 

@@ -8,6 +8,7 @@ undisturbed run. Prints one JSON object: {"injected", "survived", "kinds", "repe
 """
 
 import ctypes
+import importlib
 import json
 import os
 import signal
@@ -21,8 +22,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-import torch._dynamo  # which optimisers import
-import torch.distributed.fsdp
 
 from paragan.core.local_processes import is_suspended
 from paragan.features.base import classifier as classifier
@@ -201,6 +200,8 @@ def write_plan(folder: Path, faults: Sequence[Fault], out: Path) -> Path:
 
 def prepare() -> None:
     """Make this process the one that all others are forked from."""
+    for name in ("torch._dynamo", "torch.distributed.fsdp"):  # which optimisers and strategies import
+        importlib.import_module(name)
     torch.set_num_threads(1)
     classifier.STEPS = 20  # a judge of little skill judges all runs alike
     ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans are seen

@@ -3,13 +3,15 @@
 from itertools import cycle
 
 import pytest
+import yaml
 
 from paragan import config
 from paragan.core import registry
 from paragan.core.errors import ConfigError
 
 PRESETS = registry.names("presets")
-FAMILIES = {config.read_recipe(name).model.name: name for name in registry.names("recipes")}  # a recipe of each model
+RECIPES = {name: registry.find_source("recipes", name) for name in registry.names("recipes")}
+FAMILIES = {yaml.safe_load(path.read_bytes())["model"]["name"]: name for name, path in RECIPES.items()}  # one of each
 OPTIMISERS = ("g.optimizer", "d.optimizer", "d.updates_per_step")
 SETS = (OPTIMISERS, ("grid", "scheme", "loss"))  # of optimisers, of grids
 GRIDS = ("lipi-ring", "lipizzaner", "mustangs")

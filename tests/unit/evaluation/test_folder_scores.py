@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import scipy.linalg
 import torch
 from PIL import Image
 
@@ -51,7 +50,9 @@ def by_hand(folder, network):
 
 
 def frechet(a, b):
-    root = scipy.linalg.sqrtm(np.cov(a.T) @ np.cov(b.T))
+    from scipy.linalg import sqrtm  # as in test_fd.py
+
+    root = sqrtm(np.cov(a.T) @ np.cov(b.T))
     return np.square(a.mean(0) - b.mean(0)).sum() + np.trace(np.cov(a.T) + np.cov(b.T) - 2 * root.real)
 
 

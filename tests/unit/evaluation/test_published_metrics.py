@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from scipy.linalg import sqrtm
-from scipy.special import rel_entr, softmax
 from torch import nn
 
 from paragan.core import registry
@@ -79,6 +77,8 @@ def test_kid_is_the_plain_estimator_also_of_three_shards(real, generated):
 
 
 def test_inception_score_equals_the_formula_of_torch_fidelity(real, generated):
+    from scipy.special import rel_entr, softmax  # as in test_fd.py
+
     probability = softmax(generated.logits_BK.numpy(), axis=1)
     scores = []
     for part in range(10):
@@ -92,6 +92,8 @@ def test_fd_equals_the_formula_of_torch_fidelity(real, generated):
     a, b = real.features_BF.numpy(), generated.features_BF.numpy()
     sigma1, sigma2 = np.cov(a, rowvar=False), np.cov(b, rowvar=False)
     difference = a.mean(0) - b.mean(0)
+    from scipy.linalg import sqrtm  # as in test_fd.py
+
     root = sqrtm(sigma1 @ sigma2)
     expected = difference @ difference + np.trace(sigma1) + np.trace(sigma2) - 2 * np.trace(root.real)
     assert value("fd", real, generated) == pytest.approx(expected, rel=1e-6)
