@@ -67,7 +67,7 @@ def _decoder_game(strategy, world, weight: dict) -> pg.GAN:
         for side, net in nets.items()
     )
     near = pg.Term(name="prior", function=lambda outputs, inputs: outputs.extra["h"].square())
-    prior = pg.Prior(seed=1, latent=3, dtype=torch.float64, arguments=("point",))
+    prior = pg.Prior(seed=1, latent=3, dtype=torch.float64, discriminator_arguments=("point",))
     when = pg.AdversarialOptions(weight=pg.WeightSchedule(**weight, from_kimg=0.024, shape="step"))
     return pg.GAN(g=g, d=d, loss=pg.hinge_loss, prior=prior, g_penalties=(near,), adversarial=when)
 
@@ -113,7 +113,7 @@ def lazy_local_sgd(world: World) -> list:
     g = pg.Player(side=Side.G, net=net, strategy=chosen, policy=pg.Policy(kind=torch.optim.SGD, lr=0.1), ema=average)
     d = pg.Player(side=Side.D, net=nn.Linear(2, 1).double(), policy=pg.Policy(kind=torch.optim.SGD, lr=0.1))
     near = pg.Term(name="l1", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs(), interval=2)
-    prior = pg.Prior(seed=1, latent=3, dtype=torch.float64, arguments=("point",))
+    prior = pg.Prior(seed=1, latent=3, dtype=torch.float64, discriminator_arguments=("point",))
     gan = pg.GAN(
         g=g,
         d=d,

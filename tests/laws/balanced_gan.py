@@ -77,7 +77,7 @@ TERMS = {
 
 
 def prior() -> pg.Prior:
-    return pg.Prior(seed=5, latent=7, dtype=torch.float64, arguments=("image", "condition"))
+    return pg.Prior(seed=5, latent=7, dtype=torch.float64, discriminator_arguments=("image", "condition"))
 
 
 def game(name: str | None, make_strategy=none.Strategy, world=None, parts: int = 1, starts=STARTS) -> pg.GAN:

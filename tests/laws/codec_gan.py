@@ -47,7 +47,7 @@ def game(g: pg.Player, d: pg.Player, is_relative: bool = True) -> pg.GAN:
         codebook.Penalty(codebook.Options(weight=0.5)),
     )
     names = ("audio",)
-    prior = pg.Prior(seed=5, latent=0, dtype=torch.float64, arguments=names, generator_arguments=names)
+    prior = pg.Prior(seed=5, latent=0, dtype=torch.float64, discriminator_arguments=names, generator_arguments=names)
     balancer = pg.GradientBalancer(pg.GradientBalancerOptions(weights=SHARES, decay=DECAY))
     adversarial = pg.AdversarialOptions(combine="mean")
     made = pg.GAN(

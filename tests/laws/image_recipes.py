@@ -65,7 +65,11 @@ def game(recipe: str, g: pg.Player, d: pg.Player) -> pg.GAN:
             pg.AdversarialOptions(weight=0.1, start_kimg=start, d_start_kimg=start),
         )
     prior = pg.Prior(
-        seed=5, latent=0, dtype=torch.float64, arguments=(SAMPLE[recipe],), generator_arguments=(INPUT[recipe],)
+        seed=5,
+        latent=0,
+        dtype=torch.float64,
+        discriminator_arguments=(SAMPLE[recipe],),
+        generator_arguments=(INPUT[recipe],),
     )
     made = pg.GAN(g=g, d=d, loss=loss, prior=prior, g_penalties=terms, adversarial=adversarial)
     return made

@@ -57,7 +57,13 @@ def game(nets, parts=1, *more):
         )
         return Player(side=side, net=nets[side], policy=policy)
 
-    prior = Prior(seed=SEED, latent=dmd2.LATENT, dtype=torch.float64, arguments=("x",), generator_arguments=("latent",))
+    prior = Prior(
+        seed=SEED,
+        latent=dmd2.LATENT,
+        dtype=torch.float64,
+        discriminator_arguments=("x",),
+        generator_arguments=("latent",),
+    )
     return GAN(
         g=player(Side.G),
         d=player(Side.D),

@@ -204,7 +204,9 @@ def game(name: str, g, d, conditioned: bool = True) -> pg.GAN:
             name="mel", function=lambda o, i: (mel(o.images) - mel(i.real_sample)).abs(), weight=paper.mel
         )
         terms = (matching, spectra)
-    prior = pg.Prior(seed=5, latent=LATENT, dtype=torch.float64, arguments=ARGUMENTS if conditioned else ARGUMENTS[:1])
+    prior = pg.Prior(
+        seed=5, latent=LATENT, dtype=torch.float64, discriminator_arguments=ARGUMENTS if conditioned else ARGUMENTS[:1]
+    )
     return pg.GAN(g=g, d=d, loss=paper.loss, prior=prior, g_penalties=terms, adversarial=paper.adversarial)
 
 

@@ -66,7 +66,7 @@ def game(g: pg.Player, d: pg.Player) -> pg.GAN:
         pg.Term(name="codebook", function=lambda outputs, inputs: outputs.extra["codebook"]),
         pg.Term(name="commitment", function=lambda outputs, inputs: outputs.extra["commitment"], weight=0.25),
     )
-    prior = pg.Prior(seed=5, latent=0, dtype=torch.float64, arguments=("image", "condition"))
+    prior = pg.Prior(seed=5, latent=0, dtype=torch.float64, discriminator_arguments=("image", "condition"))
     when = pg.AdversarialOptions(weight=WEIGHT, start_kimg=G_START * BATCH / 1000, d_start_kimg=D_START * BATCH / 1000)
     balancer = pg.AdaptiveWeightBalancer(pg.AdaptiveWeightOptions(last_layer="decoder.2"))
     return pg.GAN(g=g, d=d, loss=pg.hinge_loss, prior=prior, g_penalties=terms, adversarial=when, balancer=balancer)

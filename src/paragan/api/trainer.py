@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -14,8 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
-from paragan.api.object_module import as_module
-from paragan.api.trained import setting_word, warn, warnings_as_lines
+from paragan.api.trained import warn, warnings_as_lines
 from paragan.api.trainer_arguments import (
     check_channels_first,
     check_floating_point,
@@ -30,22 +28,20 @@ from paragan.api.trainer_arguments import (
     shared_dtype,
     terms_of,
 )
-from paragan.api.trainer_data import held_out_source, source_of
-from paragan.api.training import Run, in_python_words, local_run_folder, program_name, run_in_folder
+from paragan.api.trainer_config import check_settings, config_of
+from paragan.api.trainer_data import check_held_out, held_out_source, source_of
+from paragan.api.training import Run, local_run_folder, program_name, run_in_folder
 from paragan.build.initial_weights import merged_generator
 from paragan.checkpoint import generator_state
-from paragan.config import RunConfig, parse_recipe
-from paragan.core.capabilities import DATA_FROM_MEMORY, check_capabilities
+from paragan.config import RunConfig
 from paragan.core.dist import World
-from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.layout import shapes_of
 from paragan.core.network_factory import copy_networks
 from paragan.core.protocols import Loss, Penalty
-from paragan.core.source import Source, StreamedSource, describe_tensors, tensor_texts
+from paragan.core.source import Source, tensor_texts
 from paragan.core.tensor_game import LATENT, TensorGame
 from paragan.datasets.base.in_memory import content_fingerprint
-from paragan.datasets.base.program_data import DatasetSource
 from paragan.datasets.base.samples import SampleForm
 from paragan.evaluation.chosen_metrics import reads_features
 from paragan.evaluation.tensor_images import is_scored
@@ -54,6 +50,7 @@ from paragan.export.tensor_samples import Labels, sample_tensors
 from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
 from paragan.game.prior import Prior
 from paragan.game.state import check_same
+from paragan.layers.modes import set_train_mode
 from paragan.layers.update_once import release_updates
 from paragan.runs.run_request import RunRequest
 
@@ -121,7 +118,7 @@ class Trainer:
         form = SampleForm(padding=self.padding, dtype=self.dtype, names=names)
         self.source = source_of(data, form, sample)
         self.held_out = held_out_source(held_out, form, sample)
-        _check_tensors(self.source, self.held_out)
+        check_held_out(self.held_out, self.source)
         self.loss = loss
         self.terms = terms_of(terms)
         self.players = extra_networks(players)
@@ -131,7 +128,7 @@ class Trainer:
         self.fresh = fresh
         tensors = self.source.tensors
         self.fingerprint = content_fingerprint(self.source)
-        self.arguments = discriminator_arguments(self.discriminator, tensors, sample)
+        self.discriminator_arguments = discriminator_arguments(self.discriminator, tensors, sample)
         self.discriminator = with_named_inputs(self.discriminator, tensors, sample)
         self.generator_arguments = generator_arguments(self.generator, tensors)
         self.config = self._config()
@@ -157,13 +154,13 @@ class Trainer:
         """Return copies of the networks, with the weights of rank 0. Collective."""
         g, d, players = separate_copies(self.generator, self.discriminator, self.players)
         for net in (g, d, *players.values()):
-            follow_rank_0(as_module(net), world)
+            follow_rank_0(set_train_mode(net.cpu()), world)
         return TensorGame(
             g=g,
             d=d,
             source=self.source,
             held_out=self.source if self.held_out is None else self.held_out,  # not `or`: a stream has length 0
-            arguments=self.arguments,
+            discriminator_arguments=self.discriminator_arguments,
             generator_arguments=self.generator_arguments,
             loss=None if isinstance(self.loss, str) else self.loss,
             terms={(term.name, term.side): term for term in self.terms},
@@ -171,34 +168,33 @@ class Trainer:
         )
 
     def _config(self) -> RunConfig:
-        data: dict[str, Any] = {
+        """Return the config that the record keeps. Raises `ConfigError` for settings that do not fit the objects."""
+        config = config_of(self._recorded_objects(), self.settings)
+        if "evaluation.features" not in self.settings and not reads_features(config.evaluation.metrics):
+            config = replace(config, evaluation=replace(config.evaluation, features=None))
+        check_settings(config, self.source, self.held_out)
+        return config
+
+    def _recorded_objects(self) -> dict[str, object]:
+        """Return what is passed from memory as a config names it: classes and shapes, for the record."""
+        sample = self.discriminator_arguments[0]
+        check_floating_point(sample, self.source.tensors[sample])
+        check_channels_first(sample, self.source.tensors[sample])
+        data = {
             "tensors": tensor_texts(self.source.tensors),
             "samples": len(self.source),
             "fingerprint": self.fingerprint,
             "buckets": list(self.padding.buckets),
         }
-        check_floating_point(self.arguments[0], self.source.tensors[self.arguments[0]])
-        check_channels_first(self.arguments[0], self.source.tensors[self.arguments[0]])
         nets = {"generator": origin(self.generator), "discriminator": origin(self.discriminator)}
-        records = [record_of(term) for term in self.terms]
-        tree: dict[str, object] = {
+        return {
             "data": {"name": FROM_MEMORY, **data},
             "model": {"name": FROM_MEMORY, **nets},
             "loss": {"name": self.loss} if isinstance(self.loss, str) else recorded_loss(self.loss),
-            "penalties": records,
+            "penalties": [record_of(term) for term in self.terms],
             "players": {name: {} for name in self.players},
-            "evaluation": {} if is_scored(self.source, self.arguments[0]) else {"features": None},
+            "evaluation": {} if is_scored(self.source, sample) else {"features": None},
         }
-        if "penalties" in self.settings:
-            named = _penalties_of(self.settings["penalties"])
-            tree["penalties"] = [*named, *records] if isinstance(named, list) else named
-        words = [setting_word(key, value) for key, value in self.settings.items() if key != "penalties"]
-        with in_python_words():
-            config = parse_recipe(json.dumps(tree), "Trainer", overrides=words)
-        if "evaluation.features" not in self.settings and not reads_features(config.evaluation.metrics):
-            config = replace(config, evaluation=replace(config.evaluation, features=None))
-        _check_settings(config, self.source, self.held_out)
-        return config
 
 
 class TensorRun(Run):
@@ -237,7 +233,7 @@ class TensorRun(Run):
             seed=trainer.config.seed if seed is None else seed,
             latent=self.generator.latent if LATENT in names else 0,  # type: ignore[arg-type]
             dtype=trainer.dtype,
-            arguments=trainer.arguments,
+            discriminator_arguments=trainer.discriminator_arguments,
             generator_arguments=names,
         )
         source = trainer.source if trainer.held_out is None else trainer.held_out
@@ -246,35 +242,3 @@ class TensorRun(Run):
     def resume(self, settings: Mapping[str, Any] | None = None) -> TensorRun:
         """Train from the newest checkpoint, and return the run. settings: as in `Run.resume`."""
         return self.trainer.resumed(settings).run()
-
-
-def _penalties_of(settings: object) -> object:
-    """Return the setting `penalties` as a list, if it is a list or one penalty; unchanged if it is anything else."""
-    entries = list(settings) if isinstance(settings, list | tuple) else [settings]
-    if any(isinstance(entry, Penalty) for entry in entries):
-        raise ConfigError("settings: penalties has a penalty object; pass it in terms=[…], and names and maps here")
-    setting_word("penalties", settings)  # which raises for other values that no file has
-    return entries if isinstance(settings, list | tuple | str | dict) else settings
-
-
-def _check_tensors(source: Source, held_out: Source | None) -> None:
-    """Raise `ConfigError` for held-out samples with other names, shapes or types."""
-    if held_out is not None and held_out.tensors != source.tensors:
-        raise ConfigError(
-            f"held_out: a held-out sample has {describe_tensors(held_out.tensors)}, a training sample "
-            f"{describe_tensors(source.tensors)}; pass samples with equal names, shapes and types"
-        )
-
-
-def _check_settings(config: RunConfig, source: Source, held_out: Source | None) -> None:
-    """Raise `ConfigError` for settings that need a named data set, model or images."""
-    for key, choice in (("data.name", config.data), ("model.name", config.model)):
-        if choice.name != FROM_MEMORY:
-            problem = f"{key}={choice.name} is not available for tensors from Python"
-            raise ConfigError(f"settings: {problem}; leave it out, or use paragan.train")
-    is_ragged = any(-1 in spec.shape for spec in source.tensors.values()) and not isinstance(source, DatasetSource)
-    if config.loading.prefetch and (is_ragged or isinstance(source, StreamedSource)):
-        raise ConfigError("settings: loading.prefetch is not available for ragged or streamed samples; leave it out")
-    check_capabilities(DATA_FROM_MEMORY, config.needs)
-    if config.evaluation.features is None and config.evaluation.metrics is not None and held_out is None:
-        raise ConfigError("settings: evaluation.metrics needs held-out samples; pass held_out=DATA")

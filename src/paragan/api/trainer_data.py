@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from paragan.core.errors import ConfigError, DataError
-from paragan.core.source import Source, dtype_name
+from paragan.core.source import Source, describe_tensors, dtype_name
 from paragan.datasets.base.column_names import is_table
 from paragan.datasets.base.program_data import DatasetSource, IterableSource
 from paragan.datasets.base.samples import SampleForm
@@ -53,6 +53,15 @@ def held_out_source(data: object, form: SampleForm, sample: str | None) -> Sourc
         return None if data is None else source_of(data, replace(form, argument="held_out"), sample)
     except DataError as error:
         raise DataError(str(error).replace("data:", "held_out:", 1)) from error
+
+
+def check_held_out(held_out: Source | None, source: Source) -> None:
+    """Raise `ConfigError` for held-out samples with other names, shapes or types than those trained on."""
+    if held_out is not None and held_out.tensors != source.tensors:
+        raise ConfigError(
+            f"held_out: a held-out sample has {describe_tensors(held_out.tensors)}, a training sample "
+            f"{describe_tensors(source.tensors)}; pass samples with equal names, shapes and types"
+        )
 
 
 def _check_format(source: Source, form: SampleForm) -> None:

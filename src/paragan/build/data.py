@@ -135,7 +135,7 @@ def sample_name(config: RunConfig, model: Model | None) -> str | None:
     A file of `models/` for other tensors has it as `SAMPLE`.
     """
     if isinstance(model, TensorGame):
-        return model.arguments[0]
+        return model.discriminator_arguments[0]
     module = model or registry.load_chosen("models", config.model)
     return getattr(module, "SAMPLE", None)
 

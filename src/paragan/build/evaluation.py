@@ -66,7 +66,7 @@ def _tensor_scorer(
 ) -> Callable[[Player, Prior], Score] | None:
     """Return what scores samples of named tensors: images by an extractor, others by the metrics that are named."""
     options = config.evaluation
-    sample = prior.arguments[0]
+    sample = prior.sample_name
     if options.features is None and options.metrics is None:
         return None
     check_capabilities(NAMED_TENSORS, config.needs)

@@ -138,8 +138,10 @@ def prior(
     """
     new_prior = partial(Prior, seed=config.seed, device=device)
     if isinstance(model, TensorGame):
-        d_arguments, g_arguments = model.arguments, model.generator_arguments
-        return new_prior(latent=model.latent, dtype=model.dtype, arguments=d_arguments, generator_arguments=g_arguments)
+        d_arguments, g_arguments = model.discriminator_arguments, model.generator_arguments
+        return new_prior(
+            latent=model.latent, dtype=model.dtype, discriminator_arguments=d_arguments, generator_arguments=g_arguments
+        )
     generator = nets[Side.G]
     sample = sample_name(config, model)
     if sample is None:
@@ -150,4 +152,4 @@ def prior(
     tensors = data.train.tensors
     g_arguments = generator_arguments(generator, tensors)
     d_arguments = discriminator_arguments(nets[Side.D], tensors, sample)
-    return new_prior(latent=latent_of(generator), arguments=d_arguments, generator_arguments=g_arguments)
+    return new_prior(latent=latent_of(generator), discriminator_arguments=d_arguments, generator_arguments=g_arguments)

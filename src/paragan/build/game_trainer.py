@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from paragan.build.batches import batches
 from paragan.build.data import Data, open_data
 from paragan.build.evaluation import background_scores, extractor_context, never, scorer
+from paragan.build.execution import check_execution, loop_class
 from paragan.build.game import gan, scheme
-from paragan.build.loop import check_execution, loop_class
 from paragan.build.players import describe_micro_batches
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import RunConfig
@@ -80,7 +80,7 @@ def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples 
     if not data.is_image:
         from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 
-        is_shown = is_pictured(data.train.tensors[prior.arguments[0]].shape)  # D's first argument is the sample
+        is_shown = is_pictured(data.train.tensors[prior.sample_name].shape)  # D's first argument is the sample
         return FixedTensors(data.held_out, config.evaluation.sampling) if is_shown else None
     return FixedSamples(config.evaluation.sampling, data.held_out if data.has_pairs else None)
 

@@ -38,6 +38,7 @@ def score_folders(
     `inception`, whose weights `metrics import-weights` stores.
     """
     from paragan.evaluation import folder_scores
+    from paragan.evaluation.statistics_files import save_statistics
     from paragan.runs.evaluate import open_extractor
 
     names = _check_options(metrics, save_stats)
@@ -45,7 +46,7 @@ def score_folders(
     with show_progress("images") as update:
         real_set = folder_scores.read_images(real, extractor, update, "REAL")
         if save_stats is not None:
-            folder_scores.save_statistics(real_set, save_stats, extractor)
+            save_statistics(save_stats, real_set.mean_F, real_set.covariance_FF, extractor)
             print_to_stderr(f"statistics of {real}: {save_stats}")
         generated_set = folder_scores.read_images(generated, extractor, update, "GENERATED")
     for line in (*real_set.warnings(), *generated_set.warnings()):
@@ -68,20 +69,24 @@ def score_folders(
 def _check_options(metrics: str | None, save_stats: Path | None) -> list[str]:
     """Return the names of the metrics."""
     from paragan.evaluation import folder_scores
+    from paragan.evaluation.statistics_files import check_statistics_path
 
     names = list(folder_scores.METRICS) if metrics is None else [name.strip() for name in metrics.split(",")]
     for name in names:
         folder_scores.check_metric(name)
     if save_stats is not None:
-        folder_scores.check_statistics_path(save_stats)
+        check_statistics_path(save_stats)
     return names
 
 
 def _print_values(values: Mapping[str, float | str], published: Mapping[str, str]) -> None:
-    from paragan.evaluation import folder_scores
+    from paragan.core import registry
+    from paragan.core.metric import Direction
 
+    directions = {Direction.LOWER: "lower is better", Direction.HIGHER: "higher is better"}
     for name, value in values.items():
-        text = f"{value:.6g}  ({folder_scores.direction_mark(name)})" if isinstance(value, float) else value
+        direction = registry.load_module("metrics", name).Metric.direction
+        text = f"{value:.6g}  ({directions.get(direction, '')})" if isinstance(value, float) else value
         print(f"  {published.get(name, name):10}  {text}")
 
 

@@ -101,7 +101,10 @@ class Penalty(ABC):
 
     @cached_property
     def state(self) -> dict[str, Tensor]:
-        """Tensors that it changes, by name, equal on all ranks, created in `__init__`; saved with the player."""
+        """Tensors that it changes, by name, equal on all ranks; saved with the player. Set in `__init__` if it has any.
+
+        A cached property, so that every object without state has a mapping of its own.
+        """
         return {}
 
     @abstractmethod
@@ -165,9 +168,9 @@ class Turn:
 
     chain: (D,) or (G, D), the networks in order; the last returns a `DiscriminatorOutput`. (G,) without adversarial
     loss; empty if nothing reads an output, and for an extra player, whose terms call its network. penalties: those
-    due now. needs_real: D also runs on real samples. augment: of D's inputs; objectives and penalties receive the
-    images before it. balancer: weighs the terms of G's turn. absent: penalties of the player that are not due now.
-    players: others that the terms call.
+    due now. absent: those of the player that are not due now. needs_real: D also runs on real samples. augment: of D's
+    inputs; objectives and penalties receive the images before it. is_due: False for an update that is skipped and
+    counted, as while D pauses. balancer: weighs the terms of G's turn. players: others that the terms call.
     """
 
     side: Side
@@ -189,7 +192,7 @@ class Turn:
 
     @property
     def postponed(self) -> tuple[Penalty, ...]:
-        """Penalties that only their interval keeps out of this update."""
+        """Penalties that only their interval keeps out of this update, not a schedule at 0."""
         return tuple(penalty for penalty in self.absent if not penalty.is_off(self.feed.rows))
 
     def augmented(self, x: Tensor, kind: str, feed: TurnInputs) -> Tensor:

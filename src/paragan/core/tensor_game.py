@@ -24,16 +24,16 @@ def dtype_of_weights(net: nn.Module) -> torch.dtype:
 class TensorGame:
     """Objects of a game on named tensors; a `core.network_factory.Model` whose networks are copies.
 
-    arguments: names of the tensors that D receives, in order; the first is what G generates. generator_arguments:
-    those of G; `latent` is drawn. held_out: `source` if there are no held-out samples. loss: None if the config names
-    one. terms: by name and side. players: networks of extra players, by name.
+    discriminator_arguments: names of the tensors that D receives, in order; the first is what G generates.
+    generator_arguments: those of G; `latent` is drawn. held_out: `source` if there are no held-out samples.
+    loss: None if the config names one. terms: by name and side. players: networks of extra players, by name.
     """
 
     g: nn.Module
     d: nn.Module
     source: Source
     held_out: Source
-    arguments: tuple[str, ...]
+    discriminator_arguments: tuple[str, ...]
     generator_arguments: tuple[str, ...]
     loss: Loss | None
     terms: Mapping[tuple[str, Side], Penalty]

@@ -147,10 +147,10 @@ class TurnInputs(_NamedTensors):
     """Inputs of one turn: draws for the global batch, cut to these rows.
 
     tensors: `latent` and the other arguments of G, by name. real: samples of the data, in a turn that needs them.
-    arguments: names of D's arguments, in order; the first is what G generates. G receives `latent` and the others. An
-    argument without a tensor is None. fakes: generated images, one tensor per micro-batch in row order: filled from
-    the opponent in D's turn, or shared between both turns (`schemes/shared_fakes`), then with their graph.
-    generator_arguments: names of G's arguments, if they differ from that.
+    discriminator_arguments: names, in order; the first is what G generates (`sample_name`). An argument without a
+    tensor is None. generator_arguments: names; None: `latent`, and D's arguments after the sample.
+    fakes: generated images, one tensor per micro-batch in row order: filled from the opponent in D's turn, or shared
+    between both turns (`schemes/shared_fakes`), then with their graph.
     """
 
     rows: Rows
@@ -158,7 +158,7 @@ class TurnInputs(_NamedTensors):
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     real: Batch | None = None
     fakes: tuple[Tensor, ...] | None = None
-    arguments: tuple[str, ...] = IMAGE_ARGUMENTS
+    discriminator_arguments: tuple[str, ...] = IMAGE_ARGUMENTS
     generator_arguments: tuple[str, ...] | None = None
 
     @property
@@ -167,10 +167,15 @@ class TurnInputs(_NamedTensors):
         return self.tensors.get("latent")
 
     @property
+    def sample_name(self) -> str:
+        """Name of what G generates: `image`, or another tensor of a batch."""
+        return self.discriminator_arguments[0]
+
+    @property
     def real_sample(self) -> Tensor:
-        """The real samples for D: images, or the first of `arguments`."""
+        """The real samples for D."""
         assert self.real is not None
-        return self.real.tensors[self.arguments[0]]
+        return self.real.tensors[self.sample_name]
 
     @property
     def fake_inputs(self) -> tuple[Tensor | None, ...]:
@@ -182,13 +187,13 @@ class TurnInputs(_NamedTensors):
     @property
     def fake_conditions(self) -> tuple[Tensor | None, ...]:
         """Arguments of the discriminator's call on fakes, after the fakes."""
-        return tuple(map(self.tensors.get, self.arguments[1:]))
+        return tuple(map(self.tensors.get, self.discriminator_arguments[1:]))
 
     @property
     def real_inputs(self) -> tuple[Tensor | None, ...]:
         """Arguments of the discriminator's call on the real samples."""
         assert self.real is not None
-        return tuple(map(self.real.tensors.get, self.arguments))
+        return tuple(map(self.real.tensors.get, self.discriminator_arguments))
 
     def parts(self, n: int) -> tuple[TurnInputs, ...]:
         """Split into `n` micro-batches."""

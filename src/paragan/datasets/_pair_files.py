@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -37,11 +38,13 @@ class TwoSides:
 
     names: of the folders, or of the files (`*_A`, `A_*`), in words. paths: of each side, by the path without the side,
     which is `train/1.png` of `trainA/1.png`, `train/A/1.png` and `A/train/1.png`. num_others: files in neither.
+    named_by: whose names are those of sides.
     """
 
     names: tuple[str, str]
     paths: tuple[dict[bytes, bytes], dict[bytes, bytes]]
     num_others: int
+    named_by: Literal["folders", "files"]
 
     def arrange(self, name: str) -> ArrangedPaths:
         """Return the files in splits, with A and B as classes. name: of the data in messages."""
@@ -82,7 +85,7 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
             described[side].add(os.fsdecode(pattern))
         if all(sides):
             a, b = (", ".join(sorted(patterns)[:_MAX_NAMED]) for patterns in described)
-            return TwoSides((a, b), sides, len(paths) - len(of_names))
+            return TwoSides((a, b), sides, len(paths) - len(of_names), "folders" if has_folders else "files")
     return None
 
 
@@ -102,25 +105,27 @@ def kind_of_pairs(paths: list[bytes]) -> str | None:
     return "unpaired" if sides.names[0].endswith("A/") else None
 
 
-def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], tuple[str, ...]]:
-    """Return both files of each pair by their common name, and warnings.
+def match_names(sides: TwoSides, where: str, skip: bool) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Return both files of each pair by their common name, and the files without a partner.
 
-    Files without a partner raise `DataError`. skip: they are left out, with a warning.
+    Raises `DataError` for files without a partner unless `skip`, and for a single pair.
     """
     a, b = (_by_stem(paths) for paths in sides.paths)
     pairs = {name: (a[name], b[name]) for name in sorted(a.keys() & b.keys())}
     single = sorted({**a, **b}[name] for name in a.keys() ^ b.keys())
     if len(pairs) == 1:
         raise DataError(f"data.path={where}: only one pair of equal names in {' and '.join(sides.names)}; add pairs")
-    if not single or not pairs:
-        return pairs, ()
-    named = join_some([repr(name) for name in single], _MAX_NAMED)
-    if skip:
-        return pairs, (f"files without a partner are left out (data.damaged=skip): {len(single):,} ({named})",)
-    raise DataError(
-        f"data.path={where}: {len(pairs):,} pairs of equal names in {sides.names[0]} and {sides.names[1]}, but files "
-        f"without a partner: {len(single):,} ({named}); add it, or pass data.damaged=skip to leave them out"
-    )
+    if single and pairs and not skip:
+        raise DataError(
+            f"data.path={where}: {len(pairs):,} pairs of equal names in {sides.names[0]} and {sides.names[1]}, but "
+            f"files without a partner: {describe_single(single)}; add it, or pass data.damaged=skip to leave them out"
+        )
+    return pairs, single
+
+
+def describe_single(files: list[str]) -> str:
+    """Return how many files have no partner, and the first names."""
+    return f"{len(files):,} ({join_some([repr(name) for name in files], _MAX_NAMED)})"
 
 
 def _by_stem(paths: Mapping[bytes, bytes]) -> dict[str, str]:

@@ -59,7 +59,8 @@ def plain_members(path: Path, links: list[str]) -> Iterator[tarfile.TarInfo]:
         tarfile.open(fileobj=file, mode="r:", tarinfo=_Header) as archive,
     ):
         for entry in _regular_files(archive, links):
-            if entry.sparse is None:  # type: ignore[attr-defined]  # of pax headers; `_Header` refuses GNU's
+            # a sparse file of a pax header, whose bytes are not those of the file; `_Header` refuses GNU's
+            if entry.sparse is None:  # type: ignore[attr-defined]
                 yield entry
 
 
@@ -169,17 +170,29 @@ def _open_zstd(raw: IO[bytes], path: Path) -> IO[bytes]:
 
 
 class _XzReader:
-    """Reader of an xz stream with a memory limit, which `lzma.LZMAFile` does not support."""
+    """Reader of xz streams with a memory limit, which `lzma.LZMAFile` does not support."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
         self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
     def read(self, size: int) -> bytes:
-        while not self._unpacker.eof:
+        data = b""
+        while not data:
             chunk = self._raw.read(_CHUNK_BYTES) if self._unpacker.needs_input else b""
-            if self._unpacker.needs_input and not chunk:
+            if self._unpacker.eof:
+                chunk = self._next_stream()
+                if not chunk:
+                    return b""
+                self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+            elif self._unpacker.needs_input and not chunk:
                 raise lzma.LZMAError("truncated")
-            if data := self._unpacker.decompress(chunk, size):
-                return data
-        return b""
+            data = self._unpacker.decompress(chunk, size)
+        return data
+
+    def _next_stream(self) -> bytes:
+        """Return the first bytes of the stream after this one, past the zeros between streams; empty at the end."""
+        chunk = self._unpacker.unused_data.lstrip(b"\0")
+        while not chunk and (more := self._raw.read(_CHUNK_BYTES)):
+            chunk = more.lstrip(b"\0")
+        return chunk

@@ -27,7 +27,7 @@ from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import PixelOptions
 from paragan.datasets._pair_decoding import PairDecoder, SideFormat
-from paragan.datasets._pair_files import TwoSides, find_sides, join_pair, match_names
+from paragan.datasets._pair_files import TwoSides, describe_single, find_sides, join_pair, match_names
 from paragan.datasets.base.file_readers import FileReader
 from paragan.datasets.base.open_images import FileImages
 from paragan.datasets.base.open_reader import list_images
@@ -113,8 +113,8 @@ def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, Two
     path = options.path
     files, paths = list_images(path, "paired")
     sides = find_sides(paths)
-    pairs, notices = ({}, ()) if sides is None else match_names(sides, path, skip)
-    images = PairedFiles(files, pairs, path, notices) if pairs else FileImages(files, arrange(paths, path, "none"))
+    pairs, single = ({}, []) if sides is None else match_names(sides, path, skip)
+    images = PairedFiles(files, pairs, path, single) if pairs else FileImages(files, arrange(paths, path, "none"))
     try:
         return images, sides if pairs else None, _decoder(options, images)
     except DataError as error:
@@ -126,15 +126,19 @@ def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, Two
 
 
 class PairedFiles(FileImages):
-    """Pairs of files under their common names. Both files are one bytes object, see `split_pair`."""
+    """Pairs of files under their common names. Both files are one bytes object, see `split_pair`.
+
+    single: files without a partner, left out.
+    """
 
     noun = "pairs"
 
-    def __init__(
-        self, files: FileReader, pairs: Mapping[str, tuple[str, str]], name: str, notices: tuple[str, ...]
-    ) -> None:
+    def __init__(self, files: FileReader, pairs: Mapping[str, tuple[str, str]], name: str, single: list[str]) -> None:
+        left_out = f"files without a partner are left out (data.damaged=skip): {describe_single(single)}"
+        notices = (left_out,) if single else ()
         super().__init__(files, arrange(sorted(map(os.fsencode, pairs)), name, "none"), notices)
         self._pairs = pairs
+        self.num_without_partner = len(single)
         self.ignored = {kind: 2 * n if counts_images(kind) else n for kind, n in self.ignored.items()}  # files
 
     def read(self, rows: Sequence[int]) -> list[bytes]:

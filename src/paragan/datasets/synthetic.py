@@ -61,7 +61,7 @@ class SyntheticImages(Source):
         self._split = split
         self._count = options.num_images if split == "train" else options.num_images // _HELD_OUT_EVERY
         dots = {"ring": _RING, "grid": _GRID**2}.get(options.kind)
-        self.class_names = tuple(SHAPES) if dots is None else tuple(map(str, range(dots)))
+        self.class_names = tuple(_DISTANCES) if dots is None else tuple(map(str, range(dots)))
         self.tensors = image_specs((3 if dots is None else 1, options.size, options.size), has_labels=True)
         self.fingerprint = compute_fingerprint("synthetic", options, split)
         axis = (np.arange(options.size) + 0.5) / options.size * 2 - 1
@@ -99,7 +99,7 @@ class SyntheticImages(Source):
         colour = (ground + draw.uniform(96, 160, 3)) % 256
         u = (self._x_HW - x) / radius
         v = (self._y_HW - y) / radius
-        distance = SHAPES[self.class_names[label]](
+        distance = _DISTANCES[self.class_names[label]](
             np.cos(angle) * u + np.sin(angle) * v,
             np.cos(angle) * v - np.sin(angle) * u,
         )
@@ -133,8 +133,8 @@ def _cross(u: Plane, v: Plane) -> Plane:
     return np.minimum(np.maximum(u - 0.3, v - 1), np.maximum(v - 0.3, u - 1))
 
 
-# Signed distance to the shape by coordinates in units of the radius, negative inside.
-SHAPES: dict[str, Callable[[Plane, Plane], Plane]] = {
+# Signed distance to each shape by coordinates in units of the radius, negative inside. Not the `ring` of dots.
+_DISTANCES: dict[str, Callable[[Plane, Plane], Plane]] = {
     "circle": lambda u, v: np.hypot(u, v) - 1,
     "cross": _cross,
     "ring": lambda u, v: np.abs(np.hypot(u, v) - 0.75) - 0.25,

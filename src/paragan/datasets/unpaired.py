@@ -23,7 +23,7 @@ from paragan.datasets import folder
 from paragan.datasets._encoded_images import EncodedImages
 from paragan.datasets._image_source import ImageSource
 from paragan.datasets._options import FolderOptions
-from paragan.datasets._pair_files import find_sides
+from paragan.datasets._pair_files import TwoSides, find_sides
 from paragan.datasets.base.open_images import FileImages, open_encoded_images
 from paragan.datasets.base.open_reader import list_images
 
@@ -46,7 +46,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     """
     if options.flip:
         raise ConfigError("data.flip=true would exchange A and B; use data.flip=false")
-    images, kinds = open_kinds(options)
+    images, kinds, _ = open_kinds(options)
     data = folder.source(options, split, images)
     rows_a, rows_b = (_rows(data, name, split) for name in kinds)
     unpaired = _Unpaired(data, rows_a, rows_b, split == "train")
@@ -54,15 +54,15 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     return unpaired
 
 
-def open_kinds(options: Options) -> tuple[EncodedImages, Sequence[str]]:
-    """Return images of classes, and the names of the classes A and B."""
-    images, kinds = _open(options)
+def open_kinds(options: Options) -> tuple[EncodedImages, Sequence[str], TwoSides | None]:
+    """Return images of classes, the names of the classes A and B, and the sides that their files are named as."""
+    images, kinds, sides = _open(options)
     images.needs_every_class = True  # in both splits, or an image would have no partner
-    return images, kinds
+    return images, kinds, sides
 
 
-def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
-    """Return images whose classes are A and B, and the names of these two.
+def _open(options: Options) -> tuple[EncodedImages, Sequence[str], TwoSides | None]:
+    """Return images whose classes are A and B, the names of these two, and the sides, None if every folder is a class.
 
     Folders named as two sides (trainA/ and trainB/) come first, with testA/ and testB/ held out; else every sub-folder
     is a class.
@@ -76,13 +76,13 @@ def _open(options: Options) -> tuple[EncodedImages, Sequence[str]]:
             wanted = zip((options.a, options.b), kinds, strict=True)
             # the name of a side lists its folders: "trainA/, testA/"
             if all(name is None or f"{name}/" in kind.split(", ") for name, kind in wanted):
-                return FileImages(files, sides.arrange(options.path)), kinds
+                return FileImages(files, sides.arrange(options.path)), kinds, sides
     images = open_encoded_images(options.path, classes="folders")
     names = images.class_names
     if options.a is None and options.b is None and len(names) == 2:
-        return images, names
+        return images, names, None
     if options.a in names and options.b in names and options.a != options.b:
-        return images, (options.a, options.b)
+        return images, (options.a, options.b), None
     listed = ", ".join(names) or "none"
     raise DataError(
         f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {listed}; "

@@ -38,7 +38,7 @@ def describe_player(player: Player) -> dict[str, Any]:
 
 def describe_data(source: Source, samples: FixedSamples | FixedTensors | None, prior: Prior) -> dict[str, Any]:
     """Describe the data: shape and number of samples, and classes. samples: of the sheets."""
-    shape = source.tensors[prior.arguments[0]].shape
+    shape = source.tensors[prior.sample_name].shape
     data: dict[str, Any] = {"shape": list(shape), "images": len(source), "class_names": list(source.class_names)}
     if samples is not None and samples.held_out is not None:
         data["held_out_pairs"] = len(samples.held_out)

@@ -99,7 +99,7 @@ class SavedGame:
         self.scheme.quiesce()
         groups, values = self.state()
         source = self.batches.source
-        sample_name = self.prior.arguments[0]
+        sample_name = self.prior.sample_name
         raise_if_not_finite(self.world, self.clock.step, groups, source)
         values |= {
             "clock": {"step": self.clock.step, "images": self.clock.images},

@@ -6,9 +6,9 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
-BINS = 24
-MAX_COLUMNS = 24
-MAX_CORRELATED = 12
+_BINS = 24  # of a histogram
+_MAX_COLUMNS = 24  # a page of small charts; more cannot be read
+_MAX_CORRELATED = 12  # a matrix whose numbers can be read
 _DIGITS = 4  # of a number in the record
 
 
@@ -38,7 +38,7 @@ class RowStatistics(TypedDict):
 
 def row_statistics(real_NK: Tensor, generated_NK: Tensor, names: Sequence[str] = ()) -> RowStatistics:
     """Compare rows of K columns. names: of the columns; `column 1` where one is missing."""
-    real_NM, generated_NM = (table_NK[:, :MAX_COLUMNS].detach().cpu().double() for table_NK in (real_NK, generated_NK))
+    real_NM, generated_NM = (table_NK[:, :_MAX_COLUMNS].detach().cpu().double() for table_NK in (real_NK, generated_NK))
     columns = []
     for number in range(real_NM.shape[1]):
         name = names[number] if number < len(names) else f"column {number + 1}"
@@ -71,13 +71,13 @@ def _deviation(x_N: Tensor) -> Tensor:
 
 
 def _counts(values_N: Tensor, low: float, high: float) -> list[int]:
-    places_N = ((values_N - low) / (high - low) * BINS).long().clamp(0, BINS - 1)
-    return torch.bincount(places_N, minlength=BINS).tolist()
+    places_N = ((values_N - low) / (high - low) * _BINS).long().clamp(0, _BINS - 1)
+    return torch.bincount(places_N, minlength=_BINS).tolist()
 
 
 def _correlations(table_NK: Tensor) -> list[list[float | None]]:
     """Return Pearson's coefficients; None for a constant column."""
-    finite_NM = table_NK[table_NK.isfinite().all(1), :MAX_CORRELATED]
+    finite_NM = table_NK[table_NK.isfinite().all(1), :_MAX_CORRELATED]
     if len(finite_NM) < 2 or finite_NM.shape[1] < 2:
         return []
     # Differences of rounding are no variation.

@@ -45,7 +45,7 @@ class FixedTensors:
 
     def sheet(self, generator: CalledNetwork, prior: Prior, columns: int | None = None) -> SampleSheet:
         """Return the sheet of the first samples. columns: number of samples; None: 8."""
-        is_density = len(self.source.tensors[prior.arguments[0]].shape) == 1
+        is_density = len(self.source.tensors[prior.sample_name].shape) == 1
         count = _POINTS if is_density else columns or _COLUMNS
         count = min(count, len(self.source) or count)
         batch = fetch_batch(self.source, Rows(step=0, first=0, count=count, total=count), prior)
@@ -59,7 +59,7 @@ class FixedTensors:
         if is_density:
             from paragan.evaluation.column_statistics import row_statistics
 
-            names = self.source.column_names.get(prior.arguments[0], ())
+            names = self.source.column_names.get(prior.sample_name, ())
             values["row_statistics"] = row_statistics(real, generated, names)
         return SampleSheet(
             images=pictures, columns=1 if is_density else count, rows=(*inputs, *NAMES), tensors=tensors, values=values
@@ -70,7 +70,7 @@ def _image_inputs(batch: Batch, prior: Prior, real: Tensor) -> dict[str, Tensor]
     """Return G's inputs that are images, by name, each enlarged to the size of the sample."""
     if real.dim() != 4:
         return {}
-    names = [name for name in prior.generator_arguments or () if name not in ("latent", prior.arguments[0])]
+    names = [name for name in prior.generator_arguments or () if name not in ("latent", prior.sample_name)]
     inputs = {name: batch.tensors[name] for name in names}
     images = {name: x for name, x in inputs.items() if x.dim() == 4 and x.shape[1] == real.shape[1]}
     return {name: F.interpolate(x.to(real.dtype), real.shape[2:]) for name, x in images.items()}

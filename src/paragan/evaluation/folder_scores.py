@@ -6,35 +6,29 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
 from paragan.core import registry
 from paragan.core.errors import ConfigError, DataError, describe_error
-from paragan.core.metric import Direction, Metric, Needs, SampleFeatures
+from paragan.core.metric import Metric, Needs, SampleFeatures
 from paragan.core.process_environment import num_cores
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.base.whole_images import decode_whole, whole_image
 from paragan.evaluation.chosen_metrics import ChosenMetric
 from paragan.evaluation.interval import number_of
+from paragan.evaluation.statistics_files import FILE_SUFFIX, has_statistics, read_statistics
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.loading.order import Order
 from paragan.metrics import fd
 from paragan.storage import npz
 
 METRICS = ("fd", "kid", "precision", "recall", "density", "coverage")
-_AT_ONCE = 64  # images that are decoded at once
+_BLOCK_IMAGES = 64  # decoded at the same time
 _IMAGES = "arr_0"  # of a file of images, as `numpy.savez(file, images)` names them
-_EXTRACTOR = "extractor"
-_ENDING = ".npz"  # of statistics
-_MAX_VALUE = 1e38  # of float32, in which features are; products of larger ones overflow
-_ROUNDING = 1e-3  # of a covariance in half precision
-_STATISTICS = ("mu", "sigma")  # arrays of a file of statistics, as FID's programs name them
 Update = Callable[[int, int], None]
 
 
@@ -71,9 +65,11 @@ def read_images(
     of files are not, but for some at a time. Raises `DataError` for a damaged image, and for one that the extractor
     refuses. option: name of the path in messages.
     """
-    if path.endswith(_ENDING) and set(_STATISTICS) <= set(npz.array_names(Path(path))):
-        return _read_statistics(Path(path), extractor)
-    images = _ArrayImages(Path(path)) if path.endswith(_ENDING) else open_encoded_images(path, option=option)
+    is_array = path.endswith(FILE_SUFFIX)
+    if is_array and has_statistics(Path(path)):
+        mean_F, covariance_FF = read_statistics(Path(path), extractor)
+        return ImageSet(name=path, mean_F=mean_F, covariance_FF=covariance_FF)
+    images = _ArrayImages(Path(path)) if is_array else open_encoded_images(path, option=option)
     order = Order(len(images), seed=0).at(np.arange(len(images)))  # metrics with a limit read the first ones
     features_NF = torch.empty(0)
 
@@ -83,15 +79,15 @@ def read_images(
         return decode_whole(images.read([row])[0], images.where(row), extractor.shape[0])
 
     with ThreadPoolExecutor(min(8, num_cores())) as threads:
-        for first in range(0, len(images), _AT_ONCE):
-            rows = [int(row) for row in order[first : first + _AT_ONCE]]
+        for first in range(0, len(images), _BLOCK_IMAGES):
+            rows = [int(row) for row in order[first : first + _BLOCK_IMAGES]]
             decoded = list(threads.map(decode, rows))
             block_BF = torch.cat(_features(extractor, decoded, [images.where(row) for row in rows]))
             if not first:
                 # In one piece: small tensors that stay between large ones that go would pin the heap (2 GB of 64 px).
                 features_NF = torch.empty(len(images), block_BF.shape[1])
             features_NF[first : first + len(rows)] = block_BF
-            update(min(first + _AT_ONCE, len(images)), len(images))
+            update(min(first + _BLOCK_IMAGES, len(images)), len(images))
     return _image_set(path, features_NF, images.ignored)
 
 
@@ -146,55 +142,6 @@ def _features(extractor: FeatureExtractor, images: Sequence[Tensor], names: Sequ
     return computed
 
 
-def _read_statistics(path: Path, extractor: FeatureExtractor) -> ImageSet:
-    mean, covariance = (_numbers(npz.read_array(path, name), f"{path}: {name}") for name in _STATISTICS)
-    if mean.dim() != 1 or covariance.shape != 2 * mean.shape or not mean.numel() or not _is_covariance(covariance):
-        raise DataError(
-            f"{path}: mu {tuple(mean.shape)} and sigma {tuple(covariance.shape)} are not a mean and a covariance"
-        )
-    stated = str(npz.read_array(path, _EXTRACTOR)) if _EXTRACTOR in npz.array_names(path) else _mark(extractor)
-    if stated != _mark(extractor):
-        raise ConfigError(
-            f"{path}: statistics of the features {stated[:100]!r}, not {_mark(extractor)!r}; pass the "
-            "--features that it was saved with, or save it again"
-        )
-    return ImageSet(name=str(path), mean_F=mean, covariance_FF=covariance)
-
-
-def _mark(extractor: FeatureExtractor) -> str:
-    """Return what statistics say about the network of their features."""
-    return f"{extractor.name} {extractor.sha256}"
-
-
-def _numbers(array: NDArray[Any], where: str) -> Tensor:
-    """Return an array of real numbers in float64, whatever their precision and the order of their bytes."""
-    values = array.astype(np.float64) if array.dtype.kind in "iuf" else np.full(1, np.nan)
-    if not (np.abs(values) < _MAX_VALUE).all():
-        raise DataError(f"{where}: values of {array.dtype}, some of which are not finite in float32; compute it again")
-    return torch.from_numpy(values)
-
-
-def _is_covariance(covariance_FF: Tensor) -> bool:
-    scale = covariance_FF.abs().max() * _ROUNDING
-    asymmetry = (covariance_FF - covariance_FF.T).abs().max()
-    return bool(asymmetry <= scale and covariance_FF.diagonal().min() >= -scale)
-
-
-def check_statistics_path(path: Path) -> None:
-    """Raise `ConfigError` unless `save_statistics` can write this file, and `read_images` finds statistics in it."""
-    if path.suffix != _ENDING or not path.parent.is_dir() or path.is_dir():
-        raise ConfigError(f"--save-stats: cannot write '{path}'; pass a file {_ENDING} in a folder that exists")
-
-
-def save_statistics(images: ImageSet, path: Path, extractor: FeatureExtractor) -> None:
-    """Write mean and covariance as `mu` and `sigma` of an .npz file, which other programs for FID read.
-
-    `extractor` there names the network, so that statistics of another one are refused.
-    """
-    arrays = {"mu": images.mean_F.numpy(), "sigma": images.covariance_FF.numpy()}
-    npz.write_arrays(path, {**arrays, _EXTRACTOR: np.array(_mark(extractor))})
-
-
 def compare(generated: ImageSet, real: ImageSet, metrics: Sequence[str] = METRICS) -> dict[str, float | str]:
     """Return the value of each metric by name, or the reason why there is none.
 
@@ -232,9 +179,3 @@ def check_metric(name: str) -> None:
     kind: type[Metric] = registry.load_module("metrics", name).Metric
     if kind.needs != frozenset({Needs.FEATURES}) or kind.reference in ("both", "classifier"):
         raise ConfigError(f"--metrics: {name} cannot be computed from the features of two folders; {choice}")
-
-
-def direction_mark(name: str) -> str:
-    """Return what a better value of a metric is."""
-    kind: type[Metric] = registry.load_module("metrics", name).Metric
-    return {Direction.LOWER: "lower is better", Direction.HIGHER: "higher is better"}.get(kind.direction, "")

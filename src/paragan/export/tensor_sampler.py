@@ -188,7 +188,7 @@ class TensorSampler(Sampler):
             latent=latent_of(self.net) if LATENT in self.inputs else 0,
             device=next(self.net.parameters()).device,
             dtype=dtype_of_weights(self.net),
-            arguments=(self.sample_name,),
+            discriminator_arguments=(self.sample_name,),
             generator_arguments=names,
         )
 

@@ -53,7 +53,7 @@ def game_needs(game: GAN, tensors: Mapping[str, TensorSpec] | None = None) -> It
 
 
 def _schedule_needs(game: GAN) -> Iterator[Need]:
-    if game.d_pauses:
+    if game.d_pauses:  # a setting, by which D does not train on every batch
         yield Need(game.d_pauses, Capability.PAUSES)
     adversarial = game.adversarial
     for name in ("start_kimg", "d_start_kimg"):

@@ -132,10 +132,12 @@ def _expected(parameter: inspect.Parameter, value: object) -> str:
         return "" if _is_number(value) else "a number"
     if not isinstance(default, tuple):
         return ""
-    is_list = isinstance(value, list | tuple) and len(value) == len(default)
-    pairs = zip(value, default, strict=True) if is_list else ((None, 0),)  # type: ignore[call-overload]
-    fits = all(_is_number(item) or item is part is None for item, part in pairs)
-    return "" if fits else f"a list of {len(default)} numbers"
+    problem = f"a list of {len(default)} numbers"
+    if not isinstance(value, list | tuple) or len(value) != len(default):
+        return problem
+    # None stands where the default has it, as in eps=(None, 1e-3) of Adafactor
+    fits = all(_is_number(item) or item is part is None for item, part in zip(value, default, strict=True))
+    return "" if fits else problem
 
 
 def _is_number(value: object) -> bool:

@@ -20,7 +20,7 @@ class Prior:
 
     class_sizes: samples of each class, by which labels are drawn; empty: equally many.
     uses_labels: False for a generator that ignores its labels (`game.label_use`): no score and no
-    sheet compares its classes. arguments: names of D's arguments in a batch (`TurnInputs`).
+    sheet compares its classes. discriminator_arguments: names of D's arguments in a batch (`TurnInputs`).
 
     generator_arguments: None in a game of images, whose labels are drawn. Otherwise the names of G's arguments, as in a
     game of named tensors: only `latent` is drawn, labels are those of the batch, and `num_classes` is 0.
@@ -33,7 +33,7 @@ class Prior:
     device: torch.device = torch.device("cpu")
     dtype: torch.dtype = torch.float32
     uses_labels: bool = True
-    arguments: tuple[str, ...] = IMAGE_ARGUMENTS
+    discriminator_arguments: tuple[str, ...] = IMAGE_ARGUMENTS
     generator_arguments: tuple[str, ...] | None = None
 
     def draw(self, stream: str, rows: Rows) -> tuple[Tensor, Tensor | None]:
@@ -75,18 +75,23 @@ class Prior:
         return self.generator_arguments is not None
 
     @property
+    def sample_name(self) -> str:
+        """Name of what G generates: `image`, or another tensor of a batch."""
+        return self.discriminator_arguments[0]
+
+    @property
     def judged(self) -> tuple[str, ...]:
         """Names of what D receives with a fake, the sample first: `image`, `label`; or `audio`, `mel`."""
         if self.generator_arguments is not None:
-            return self.arguments
-        return (self.arguments[0], "label") if self.num_classes else self.arguments[:1]
+            return self.discriminator_arguments
+        return (self.sample_name, "label") if self.num_classes else (self.sample_name,)
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """Names of the tensors of a batch that networks from Python receive, besides the sample: `mel`, `speaker`."""
         if self.generator_arguments is None:
             return ()
-        both = dict.fromkeys((*self.generator_arguments, *self.arguments[1:]))
+        both = dict.fromkeys((*self.generator_arguments, *self.discriminator_arguments[1:]))
         return tuple(name for name in both if name != "latent")
 
     def real_batch(self, real: Batch) -> Batch:
@@ -98,7 +103,7 @@ class Prior:
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
         """Return the inputs of a turn: labels are drawn, other arguments are the real ones."""
-        names = {*self.arguments[1:], *(self.generator_arguments or ())}
+        names = {*self.discriminator_arguments[1:], *(self.generator_arguments or ())}
         batch = self.real_batch(real)
         tensors = {name: value for name, value in batch.tensors.items() if name in names}
         if self.latent or not self.reads_batches:
@@ -109,7 +114,7 @@ class Prior:
             seed=self.seed,
             tensors=tensors,
             real=batch,
-            arguments=self.arguments,
+            discriminator_arguments=self.discriminator_arguments,
             generator_arguments=self.generator_arguments,
         )
 

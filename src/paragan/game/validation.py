@@ -76,7 +76,8 @@ def _calls(game: GAN, has_labels: bool, is_image: bool) -> dict[Side, str]:
         names = "y" if has_labels else "y, condition"
         return {Side.G: f"model: Generator.forward(z, {names})", Side.D: f"model: Discriminator.forward(x, {names})"}
     of_g = ", ".join(game.prior.generator_arguments or ())
-    return {Side.G: f"generator: forward({of_g})", Side.D: f"discriminator: forward({', '.join(game.prior.arguments)})"}
+    of_d = ", ".join(game.prior.discriminator_arguments)
+    return {Side.G: f"generator: forward({of_g})", Side.D: f"discriminator: forward({of_d})"}
 
 
 def _noise(game: GAN, source: Source, count: int) -> Batch:
@@ -135,7 +136,7 @@ class _Trial:
         states[Side.G].check(self.calls[Side.G], [fake, *generated.extra.values()])
         states[Side.D].check(self.calls[Side.D], _tensors(on_real))
         on_fake = self._judge_fake(fake, feed)
-        flat = flat_discriminators(on_fake, fake, repr(feed.arguments[0]), self._call_of)
+        flat = flat_discriminators(on_fake, fake, repr(feed.sample_name), self._call_of)
         loss = self.game.loss
         for name, output in on_real.by_name.items():
             real_B, fake_B = output.logits_B, on_fake.by_name[name].logits_B
@@ -164,7 +165,7 @@ class _Trial:
         if not isinstance(fake, Tensor) or tuple(fake.shape) != expected:
             several = ", or paragan.GeneratorOutput(sample, {NAME: tensor}) for several"
             raise ConfigError(
-                f"{self.calls[Side.G]} returned {_description(fake)}; return one of the shape of {feed.arguments[0]!r} "
+                f"{self.calls[Side.G]} returned {_description(fake)}; return one of the shape of {feed.sample_name!r} "
                 f"in a batch: {expected}{'' if isinstance(fake, Tensor) else several}"
             )
         check_trainable_output(self.calls[Side.G], self.nets[Side.G], fake, "values")
@@ -213,7 +214,7 @@ class _Trial:
             if fake.dtype == feed.real_sample.dtype:
                 raise
             raise ConfigError(
-                f"{self.calls[Side.G]} returned {fake.dtype}, and {feed.arguments[0]!r} is {feed.real_sample.dtype}: "
+                f"{self.calls[Side.G]} returned {fake.dtype}, and {feed.sample_name!r} is {feed.real_sample.dtype}: "
                 f"return one of that dtype ({error})"
             ) from None
 
@@ -225,7 +226,7 @@ class _Trial:
             if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 notice(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
-                    f"{feed.arguments[0]!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
+                    f"{feed.sample_name!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
                     "out"
                 )
 

@@ -53,7 +53,7 @@ class ProcessBatches(BatchStream):
     def close(self) -> None:
         """End the processes."""
         if self._fetched is not None:
-            # not by the last reference: the traceback of an error may hold one
+            # called here, since the traceback of an error may hold a reference and keep the processes
             self._fetched._shutdown_workers()
         self._fetched = None
 
@@ -65,13 +65,13 @@ class ProcessBatches(BatchStream):
             num_workers=self._num,
             prefetch_factor=-(-self._ahead // self._num),
             pin_memory=self._loader.is_pinned,
-            timeout=min(_POLL_S, self._timeout_s),
+            timeout=min(_POLL_S, self._timeout_s),  # after which torch sees whether the processes are alive
             worker_init_fn=partial(_begin, self.source),
         )
         is_main = threading.current_thread() is threading.main_thread()
         handler = signal.getsignal(signal.SIGCHLD) if is_main else None
         fetched = iter(loader)
-        if is_main:  # torch's would raise in the middle of a step; `_take` looks at the processes
+        if is_main:  # the handler of torch would raise in the middle of a step, for a process that `_take` looks at
             signal.signal(signal.SIGCHLD, handler)
         return fetched
 

@@ -1,7 +1,4 @@
-"""Subset of a data set: for each of several cells, or of some classes.
-
-Source: J. Toutouh et al., "Data dieting in GAN training", 2020.
-"""
+"""Subset of a data set: some rows, or some classes."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -11,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paragan.core import rng
 from paragan.core.source import DerivedSource, Source
-from paragan.loading.order import Indices, Order
+from paragan.loading.order import Indices
 
 _BLOCK_ROWS = 256
 
@@ -64,12 +60,6 @@ class ClassSubset(SubsetSource):
     def row_labels(self) -> Indices | None:
         labels_N = super().row_labels()
         return None if labels_N is None else self._numbers[labels_N]
-
-
-def random_rows(num: int, share: float, seed: int, cell: int) -> Indices:
-    """Draw a sorted random share of `num` rows, at least one, for one cell; the rows of cells may overlap."""
-    count = max(1, int(num * share))
-    return np.sort(Order(num, rng.key(seed, "diet", cell)).at(np.arange(count)))
 
 
 def read_labels(source: Source) -> Indices:

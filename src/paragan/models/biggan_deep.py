@@ -52,7 +52,7 @@ _SHAPES = {
     8: Shape((4, 4), (4, 4, 4), 1),
     16: Shape((4, 4, 4), (4, 4, 4), 2),
     32: Shape((4, 4, 4, 4), (4, 4, 4, 4), 2),
-    **{side: row._replace(halvings=row.halvings - 1) for side, row in LARGE_SHAPES.items()},
+    **LARGE_SHAPES,  # every pair of D's widths halves: its maps end at 4 x 4
 }
 
 

@@ -28,7 +28,7 @@ class SideOptions(PenaltyOptions):
     """Weight and side."""
 
     side: Literal["g", "d"] = "d"
-    """Network whose loss gets the term; the paper adds it to both, as two entries."""
+    """Network whose loss gets the term; the papers add it to both, as two entries."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class GammaOptions(LazyOptions):
     """Weight and period of R1 and R2."""
 
     weight: Weight = 10.0
-    """Weight of the term in the loss: the paper's gamma. Huang et al. 2024 let it fall by a cosine."""
+    """Weight of the term in the loss: gamma of Mescheder et al. 2018. Huang et al. 2024 let it fall by a cosine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +52,9 @@ class FiniteDifferenceOptions(LazyOptions):
     """Weight and period of a penalty on the change of D's logit under small noise."""
 
     weight: Weight = 100.0
-    """Weight of the term in the loss: the paper's lambda."""
+    """Weight of the term in the loss: lambda of Lin et al. 2025."""
     sigma: Positive = 0.01
-    """Standard deviation of the noise, for values in [-1, 1]; the paper's videos: 0.1."""
+    """Standard deviation of the noise, for values in [-1, 1]; for videos they use 0.1."""
     divide_by_sigma_squared: bool = False
     """Divide by sigma^2: the term is then near the squared slope, at any sigma; weight 0.5 is r1's
     with weight 1."""

@@ -33,7 +33,7 @@ class Penalty(OptionsPenalty):
     def __call__(self, context: PenaltyContext) -> Tensor:
         feed = context.feed
         velocity_network(context.network.module, self.name)
-        if feed.real is None or feed.arguments[0] not in feed.real.tensors:
+        if feed.real is None or feed.sample_name not in feed.real.tensors:
             raise ConfigError(
                 "penalty flow_matching needs real samples in G's turn, which this scheme does not read; use scheme "
                 "synchronous"

@@ -15,7 +15,7 @@ _OUTLIER_RATIO = 40.0  # a range this many times the central one is clipped
 
 @dataclass(frozen=True)
 class Scale:
-    """Axis from low to high, linear or logarithmic."""
+    """Axis from low to high, low < high; log: logarithmic, both above 0."""
 
     low: float
     high: float
@@ -74,6 +74,7 @@ def format_short(value: float) -> str:
 
 
 def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
+    """Return the range of sorted values; of values with outliers, that of the central nine tenths and as much again."""
     inner = ordered[len(ordered) // 20 : len(ordered) - len(ordered) // 20]
     low = inner[0]
     high = inner[-1]
@@ -84,16 +85,17 @@ def _usual_range(ordered: Sequence[float]) -> tuple[float, float]:
 
 
 def _round_ticks(low: float, high: float) -> list[float]:
-    """Return multiples of 1, 2 or 5 times a power of ten."""
+    """Return multiples of 1, 2 or 5 times a power of ten, of which about `_NUM_TICKS` fit."""
     rough = (high - low) / _NUM_TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(n for n in (power, 2 * power, 5 * power, 10 * power) if n >= rough * 0.7)
-    first = math.ceil(low / step - 1e-9)
+    first = math.ceil(low / step - 1e-9)  # a tick on the edge counts, whatever the rounding
     last = math.floor(high / step + 1e-9)
     return [n * step for n in range(first, last + 1)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten, every n-th of many; where fewer than two fit, also 2 and 5 times them."""
     first = math.ceil(math.log10(low))
     last = math.floor(math.log10(high))
     stride = max(1, math.ceil((last - first + 1) / _NUM_TICKS))

@@ -100,8 +100,8 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
             applied.num_existing += 1
         else:
             with _collecting_errors(files.where(name), applied.damaged):
-                by_tiles = replace(application, progress=partial(_update_share, update, done - 1, len(names)))
-                content = _output(by_tiles, request, files, name, sampler.config.data.options, weights)
+                with_progress = replace(application, progress=partial(_update_share, update, done - 1, len(names)))
+                content = _output(with_progress, request, files, name, sampler.config.data.options, weights)
                 outputs.write(path, content, state)
                 applied.num_written += 1
         update(done, len(names))
@@ -109,6 +109,7 @@ def apply_to_files(sampler: Sampler, source: Path, out: Path, request: ApplyRequ
 
 
 def _update_share(update: Update, done: int, total: int, share: float) -> None:
+    """Report a share of the next file, by tiles; less than 1, as it is not written yet."""
     update(done + min(share, 0.99), total)
 
 
@@ -231,6 +232,7 @@ def _read_input(application: Application, files: FileReader, name: str, data_opt
         if has_frames(data):
             print_to_stderr(f"warning: {where}: the first of several frames is read")
         return x
+    # what is not in an archive is read in parts, by its path, which may be no UTF-8
     file: File = os.fsencode(where) if isinstance(files, FolderReader) else io.BytesIO(files.read(name))
     return _read_audio(file, where, application.audio)
 

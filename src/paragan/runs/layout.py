@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from paragan import build
-from paragan.build.loop import check_executor
+from paragan.build.execution import check_executor
 from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import NAMES_ONLY
 from paragan.core.capabilities import Capability

@@ -193,7 +193,7 @@ def _no_score_line(trainer: TrainingLoop) -> str:
     """Return why samples of named tensors have no score, and what to set for one."""
     from paragan.evaluation import tensor_images  # for data of a program
 
-    if tensor_images.is_scored(trainer.batches.source, trainer.prior.arguments[0]):
+    if tensor_images.is_scored(trainer.batches.source, trainer.prior.sample_name):
         return "score     off (evaluation.features=null)"
     if reason := _range_reason(trainer):
         return f"score     off (evaluation.metrics=null{reason})"
@@ -217,7 +217,7 @@ def _range_warning(trainer: TrainingLoop) -> list[str]:
 
 def _image_range(trainer: TrainingLoop) -> tuple[str, float, float]:
     """Return the name, lowest and highest value of images from Python; 0 for other samples."""
-    sample = trainer.prior.arguments[0]
+    sample = trainer.prior.sample_name
     if not trainer.prior.reads_batches:
         return sample, 0.0, 0.0
     from paragan.evaluation import tensor_images  # for data of a program

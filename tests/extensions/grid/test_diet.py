@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from paragan.datasets.base.in_memory import InMemorySource
+from paragan.extensions.grid.data_shares import random_rows
 from paragan.loading import subset
 from paragan.loading.loader import Loader
 from paragan.loading.subset import SubsetSource
@@ -20,15 +21,15 @@ def source(labels=None):
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.001])
 def test_a_share_is_so_many_different_rows_and_one_at_least(share):
-    rows = subset.random_rows(NUM, share, 0, 4)
+    rows = random_rows(NUM, share, 0, 4)
     assert len(set(rows.tolist())) == len(rows) == max(1, int(NUM * share))
     assert rows.tolist() == sorted(rows) and rows.min() >= 0 and rows.max() < NUM
 
 
 def test_a_share_is_keyed_by_seed_and_cell():
-    first = subset.random_rows(NUM, 0.5, 0, 0)
-    assert np.array_equal(first, subset.random_rows(NUM, 0.5, 0, 0))
-    for other in (subset.random_rows(NUM, 0.5, 0, 1), subset.random_rows(NUM, 0.5, 1, 0)):
+    first = random_rows(NUM, 0.5, 0, 0)
+    assert np.array_equal(first, random_rows(NUM, 0.5, 0, 0))
+    for other in (random_rows(NUM, 0.5, 0, 1), random_rows(NUM, 0.5, 1, 0)):
         common = len(set(first.tolist()) & set(other.tolist()))
         assert 10 < common < 40  # a quarter of all, by chance; not the same, and not apart
 

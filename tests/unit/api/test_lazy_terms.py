@@ -33,7 +33,7 @@ FUNCTIONS = {"l1": l1, "square": square}
 
 
 def prior():
-    return pg.Prior(seed=1, latent=3, dtype=torch.float64, arguments=("point",))
+    return pg.Prior(seed=1, latent=3, dtype=torch.float64, discriminator_arguments=("point",))
 
 
 def game(per_step=1, **more):

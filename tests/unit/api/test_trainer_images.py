@@ -122,7 +122,7 @@ def test_equal_images_train_without_scores_and_the_line_says_why(tmp_path, capsy
 def test_generated_images_are_those_of_the_inputs_of_random_samples():
     low = torch.randn(12, 16)
     source = TensorSource({"x": torch.zeros(12, *SHAPE, dtype=torch.uint8), "low": low}, Padding())
-    prior = pg.Prior(seed=3, latent=0, arguments=("x",), generator_arguments=("low",))
+    prior = pg.Prior(seed=3, latent=0, discriminator_arguments=("x",), generator_arguments=("low",))
     g = Enlarged().eval()
     generate = tensor_images.sample_inputs(CalledNetwork(module=g), source, prior, 30, "eval")
     whole, labels = generate(0, 30)

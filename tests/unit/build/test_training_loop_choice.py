@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from paragan.build.loop import loop_class
+from paragan.build.execution import loop_class
 from paragan.config import read_recipe
 from paragan.core.dist import ALONE
 from paragan.core.roles import Roles

@@ -130,7 +130,7 @@ def game(adversarial, *, g_penalties=None, per_step=1, **more):
         g_penalties = (
             pg.Term(name="l1", function=lambda outputs, inputs: (outputs.images - inputs.real_sample).abs()),
         )
-    prior = pg.Prior(seed=0, latent=3, dtype=torch.float64, arguments=("point",))
+    prior = pg.Prior(seed=0, latent=3, dtype=torch.float64, discriminator_arguments=("point",))
     loss = pg.Loss(hinge.d_loss, hinge.g_loss)
     made = pg.GAN(g=g, d=d_player, loss=loss, prior=prior, g_penalties=g_penalties, adversarial=adversarial, **more)
     return made

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import tarfile
 import zipfile
 
@@ -71,3 +74,25 @@ def test_a_check_of_shards_that_are_none_is_refused_as_training_is(tmp_path, nam
     options = shards.Options(path=str(tmp_path / name))
     assert "data prepare" in refusal(lambda: check_dataset(options.path, data=Choice("shards", options)))
     refusal(lambda: shards.source(options, "train"))
+
+
+PACKED = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+
+
+@pytest.mark.parametrize("padding", [0, 8])
+@pytest.mark.parametrize("kind", PACKED)
+def test_archives_of_several_compressed_streams_are_read_to_the_end(tmp_path, kind, padding):
+    """As `cat a.tar.xz b.tar.xz` and parallel compressors write them; zeros may stand between streams."""
+    data = tarred(tmp_path / "plain.tar", "w", range(5)).read_bytes()
+    third = len(data) // 3
+    parts = (data[:third], data[third : 2 * third], data[2 * third :])
+    path = tmp_path / f"images.tar.{kind}"
+    path.write_bytes((b"\0" * padding if kind == "xz" else b"").join(map(PACKED[kind], parts)))
+    assert names_in(path) == names_in(tmp_path / "plain.tar")
+
+
+def test_an_archive_whose_second_stream_is_cut_is_damaged(tmp_path):
+    data = tarred(tmp_path / "plain.tar", "w", range(5)).read_bytes()
+    path = tmp_path / "images.tar.xz"
+    path.write_bytes(lzma.compress(data[: len(data) // 2]) + lzma.compress(data[len(data) // 2 :])[:-20])
+    assert "damaged archive" in refusal(lambda: names_in(path))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from paragan.core.option_types import Choice
+from paragan.datasets import unpaired
 from paragan.datasets._pair_files import find_sides
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.preparation.dataset_check import check_dataset
 from tests.data_refusals import refusal
+from tests.image_folders import put
 from tests.pair_files import archived, check_pairs, picture, source, write
 
 NAMES = [("{}_A.png", "{}_B.png"), ("x/{}-low.png", "x/{}-high.png"), ("a.{}.lr.png", "a.{}.hr.png")]
@@ -48,3 +51,14 @@ def test_letters_as_names_of_files_are_no_sides(tmp_path):
     for name in ("a", "b", "c.1", "photo_a_1", "xa_1", "xb_1"):
         picture(len(name)).save(tmp_path / f"{name}.png")
     assert find_sides(sorted(path.name.encode() for path in tmp_path.iterdir())) is None
+
+
+def test_check_does_not_take_the_names_of_kinds_for_sides(tmp_path):
+    """A name with `*` or words of a setting in it is only a name."""
+    for name in ("day*", "night data.damaged=skip"):
+        for number in range(4):
+            put(tmp_path / name / f"{number}.png", size=(16, 16), seed=number)
+    options = unpaired.Options(path=str(tmp_path))
+    report = check_dataset(str(tmp_path), data=Choice("unpaired", options))
+    assert report.sides_from == "" and not any("sides of pairs" in line for line in report.advice)
+    assert "data.damaged" not in report.command and report.num_without_partner == 0

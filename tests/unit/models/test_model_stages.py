@@ -8,6 +8,7 @@ from torch import nn
 from paragan.config import read_recipe
 from paragan.core.errors import ConfigError
 from paragan.layers.attention import SelfAttention
+from paragan.layers.blocks import ReluHead
 from paragan.layers.resample import downsample, upsample
 from paragan.layers.update_once import hold_updates
 from paragan.models import r3gan
@@ -109,3 +110,16 @@ def test_r3gan_changes_channels_between_resolutions(resample):
     plain = F.conv2d(x, stage.change.weight)
     plain = upsample(plain) if resample == "up" else downsample(plain)
     torch.testing.assert_close(stage(x), plain, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [64, 128, 256])
+@pytest.mark.parametrize("name", ["sngan", "sagan", "biggan", "biggan_deep"])
+def test_discriminators_end_at_maps_of_four_pixels(name, size):
+    """As in the papers' tables and the authors' code; numbers of parameters do not show it."""
+    d = on_meta(name, SIDES[1], (3, size, size), 3, "width: 8")
+    (head,) = [module for module in d.modules() if isinstance(module, ReluHead)]
+    maps = []
+    head.register_forward_pre_hook(lambda _, inputs: maps.append(tuple(inputs[0].shape[2:])))
+    hold_updates(d)
+    d(torch.empty(2, 3, size, size, device="meta"), torch.zeros(2, dtype=torch.int64, device="meta"))
+    assert maps == [(4, 4)]

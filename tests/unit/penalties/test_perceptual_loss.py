@@ -44,7 +44,7 @@ def played(loss: pg.PerceptualLoss, parts: int = 1, steps: int = 2) -> tuple[nn.
     policy = pg.Policy(kind=torch.optim.SGD, lr=0.1, micro_batches=parts)
     d = nn.Sequential(nn.Flatten(), nn.Linear(36, 1), nn.Flatten(0)).double()
     g = pg.Player(side=pg.Side.G, net=Enhance(), policy=policy)
-    prior = pg.Prior(seed=0, latent=2, arguments=("image", "low"), dtype=torch.float64)
+    prior = pg.Prior(seed=0, latent=2, discriminator_arguments=("image", "low"), dtype=torch.float64)
     nothing = pg.Loss(lambda real, fake: 0 * (real + fake), lambda fake, real: 0 * fake)
 
     class Judge(nn.Module):

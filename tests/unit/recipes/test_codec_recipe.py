@@ -95,7 +95,7 @@ def test_log_mel_penalty_is_the_distance_of_spectrograms():
     fake, real = (torch.randn(3, 1, 512, requires_grad=True) * 0.1 for _ in range(2))
     made = log_mel.Penalty(log_mel.Options(weight=2.0))
     rows = Rows(step=0, first=0, count=3, total=3)
-    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"audio": real}), arguments=("audio",))
+    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"audio": real}), discriminator_arguments=("audio",))
     outputs = Outputs(fake=DiscriminatorOutput(torch.zeros(3)), images=fake)
     found = made(PenaltyContext(network=None, feed=feed, outputs=outputs, input_gradient=None))
     mel = LogMel(8000, 256, 64, 40)

@@ -63,7 +63,7 @@ def test_generator_translates_both_sides_and_back():
 def test_penalty_is_the_sum_over_both_kinds():
     real, back, same = (torch.randn(3, 3, 4, 8).double() for _ in range(3))
     rows = Rows(step=0, first=0, count=3, total=3)
-    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"both": real}), arguments=("both",))
+    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"both": real}), discriminator_arguments=("both",))
     context = pg.PenaltyContext(
         network=None,
         feed=feed,

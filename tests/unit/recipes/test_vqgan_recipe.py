@@ -25,7 +25,7 @@ DIGITS = {
 
 def context(image, real, **extra):
     rows = Rows(step=0, first=0, count=len(image), total=len(image))
-    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"image": real}), arguments=("image",))
+    feed = TurnInputs(rows=rows, seed=0, real=Batch(rows, {"image": real}), discriminator_arguments=("image",))
     return pg.PenaltyContext(
         network=None,
         feed=feed,

@@ -103,14 +103,17 @@ def _open(data: Choice, report: DatasetReport) -> EncodedImages:
     if data.name == "npz":
         return _ArrayImages(options)
     if data.name == "unpaired":
-        images, kinds = unpaired.open_kinds(options)
+        images, kinds, sides = unpaired.open_kinds(options)
         report.pairs = unpaired.describe_kinds(images, kinds, options.held_out)
+        report.sides_from = sides.named_by if sides else ""
         return images
     if data.name == "paired":
         pairs, sides, decoder = paired.open_pairs(options, skip=True)
         pairs.decode_pair = decoder
         names = sides.names if sides else ("the left half", "the right half")
         report.pairs = "; ".join((f"{len(pairs):,} of {names[0]} and {names[1]}", *pairs.notices))
+        report.sides_from = sides.named_by if sides else ""
+        report.num_without_partner = pairs.num_without_partner if isinstance(pairs, paired.PairedFiles) else 0
         pairs.notices = (*pairs.notices, *decoder.warnings(pairs))
         return pairs
     if data.name == "shards" and not has_shards(options.path):

@@ -26,14 +26,20 @@ RECIPES |= {"grey": "colourise"}
 class DatasetReport:
     """Result of the check of a data set.
 
-    images: number of image files. damaged: a message each. sides: minimum, median and maximum shorter side in pixels.
-    not_halves: images that are not twice as wide as high, as pairs are. kinds: images by kind: colour, grey, alpha,
-    16-bit. pairs: of files in two folders, and those without a partner, in words. duplicates: an image and the first
-    that equals it. trained: training images by class. warnings: about values, and class folders without images.
-    summary: what a run makes of it, in words. splits: number of images. ranges: lowest and highest value by depth
-    (`8-bit`). range: what becomes dark and bright, if that should be set. formats: images by format. ignored: files
-    that are not read, by kind. has_scored_classes: a class has training and held-out images, without which a run is
-    refused unless labels are off. is_grey: all have one band. size: to train with. num_smaller: images enlarged to it.
+    path: of the data. images: number of image files. sides: minimum, median and maximum shorter side in pixels.
+    not_square: number of such images. not_halves: images that are not twice as wide as high, as pairs are.
+    kinds: number of images by kind: colour, grey, alpha, 16-bit. formats: by format. ranges: lowest and highest
+    value by depth (`8-bit`). range: what becomes dark and bright, if that should be set. is_grey: all have one band.
+    ignored: number of files that are not read, by kind. damaged: a message each.
+    duplicates: an image and the first that equals it.
+
+    classes: number of images by class. trained: number of training images by class. has_scored_classes: a class has
+    training and held-out images, without which a run is refused unless labels are off. splits: number of images.
+    pairs: what the two sides are read from, in words; empty without sides. sides_from: `folders` or `files`, by whose
+    names sides were found. num_without_partner: files left out of pairs. num_smaller: images enlarged to `size`.
+
+    summary: what a run makes of the data, in words. warnings: about values, and class folders without images.
+    recipe, size: to train with. advice: a line each. command: to train; empty if there is nothing to train on.
     refusal: why the command would not train, in the words of `train`; empty if it does.
     """
 
@@ -56,6 +62,8 @@ class DatasetReport:
     formats: dict[str, int] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
     pairs: str = ""
+    sides_from: str = ""
+    num_without_partner: int = 0
     recipe: str = "own"
     size: int | str = 0
     num_smaller: int = 0
@@ -72,41 +80,50 @@ def add_advice(
 
     sizes: heights and widths. Raises `DataError` if there are several and data.crop=none takes one.
     """
-    crop = getattr(data.options, "crop", "")
-    sides = list(map(min, sizes))
     passed = {word.partition("=")[0] for word in settings}
+    crop = getattr(data.options, "crop", "")
+    _add_sizes(report, sizes, size or (data.options.size if "data.size" in passed else None), crop)
+    has_halves = data.name == "folder" and len(report.not_halves) < 0.1 * len(sizes)
+    report.advice = _advice(report, data)
+    if data.name != "npz":  # arrays are trained on at their size
+        report.advice += _size_advice(report, crop, has_halves)
+    if report.has_scored_classes:
+        report.advice += _class_advice(report.classes, report.trained)
+    if has_halves:
+        report.recipe = RECIPES["paired"]
+    suggested = _suggested_settings(report, data.name, has_halves)
+    words = [f"{key}={value}" for key, value in suggested.items() if value is not None and key not in passed]
+    report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
+
+
+def _add_sizes(report: DatasetReport, sizes: list[tuple[int, int]], size: int | str | None, crop: str) -> None:
+    """Add the sides and the size to train with: `size`, or one that fits most images."""
+    sides = list(map(min, sizes))
     report.sides = (min(sides), int(np.median(sides)), max(sides))
     fitting = min(report.sides[1], _MAX_SUGGESTED) // _SIZE_MULTIPLE * _SIZE_MULTIPLE
-    passed_size = data.options.size if "data.size" in passed else None
-    suggested_size = size_of(*sizes[0]) if crop == "none" else max(fitting, 2 * _SIZE_MULTIPLE)
-    report.size = size or passed_size or suggested_size
+    suggested = size_of(*sizes[0]) if crop == "none" else max(fitting, 2 * _SIZE_MULTIPLE)
+    report.size = size or suggested
     if crop == "none":
         _check_sizes(report, sizes)
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
-    is_folder = data.name not in ("shards", "npz")
-    holds_pairs = data.name == "folder" and len(report.not_halves) < 0.1 * len(sides)
-    report.advice = _advice(report, data)
-    if data.name != "npz":  # arrays are trained on at their size
-        report.advice += _size_advice(report, crop, holds_pairs)
-    if report.has_scored_classes:
-        report.advice += _class_advice(report.classes, report.trained)
-    if holds_pairs:
-        report.recipe = RECIPES["paired"]
+
+
+def _suggested_settings(report: DatasetReport, dataset: str, has_halves: bool) -> dict[str, object]:
+    """Return the settings that the images call for, by key; None for what need not be set."""
+    is_folder = dataset not in ("shards", "npz")  # data sets of which `own` finds the name by the path
     is_paired = report.recipe == RECIPES["paired"]
     needs_labels_off = report.recipe == "own" and bool(report.classes) and not report.has_scored_classes
-    has_damage = report.damaged or "damaged=skip" in report.pairs or (holds_pairs and report.not_halves)
-    suggested = {
-        "data.name": None if is_folder else data.name,
+    needs_skip = report.damaged or report.num_without_partner or (has_halves and report.not_halves)
+    return {
+        "data.name": None if is_folder else dataset,
         "data.path": report.path,
-        "data.size": None if data.name == "npz" else report.size,
-        "data.direction": "a_to_b" if data.name == "paired" else None,
-        "data.channels": 1 if report.is_grey and data.name not in ("npz", "grey") and not is_paired else None,
+        "data.size": None if dataset == "npz" else report.size,
+        "data.direction": "a_to_b" if dataset == "paired" else None,
+        "data.channels": 1 if report.is_grey and dataset not in ("npz", "grey") and not is_paired else None,
         "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
         "data.labels": "false" if needs_labels_off else None,
-        "data.damaged": "skip" if is_folder and has_damage else None,
+        "data.damaged": "skip" if is_folder and needs_skip else None,
     }
-    words = [f"{key}={value}" for key, value in suggested.items() if value is not None and key not in passed]
-    report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
 
 
 def _check_sizes(report: DatasetReport, sizes: list[tuple[int, int]]) -> None:
@@ -140,22 +157,22 @@ def _advice(report: DatasetReport, data: Choice) -> list[str]:
             f"{_files(report.kinds['alpha'])} partly transparent: they are put on white (data.background=0: on black), "
             "and generated images are opaque; data.channels=4 trains on transparency, too"
         )
-    if report.pairs and "/" in report.pairs and dataset in ("paired", "unpaired"):
+    if report.sides_from == "folders":
         lines.append("the folders are sides of pairs by their names; data.classes=folders reads them as classes")
-    if "*" in report.pairs:
+    if report.sides_from == "files":
         lines.append("the files are sides of pairs by their names; data.classes=none reads them as one set")
     if report.duplicates:
         lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
     return lines
 
 
-def _size_advice(report: DatasetReport, crop: str, holds_pairs: bool) -> list[str]:
+def _size_advice(report: DatasetReport, crop: str, has_halves: bool) -> list[str]:
     lines = []
     if report.num_smaller:
         lines.append(
             f"{_files(report.num_smaller)} smaller than {report.size} px: they are enlarged and become blurred"
         )
-    if holds_pairs:
+    if has_halves:
         lines.append(
             "images are twice as wide as high, as pairs of input and target are: the command trains on pairs, from the "
             "right half to the left; `train own` would crop the middle, with the seam"
@@ -167,7 +184,7 @@ def _size_advice(report: DatasetReport, crop: str, holds_pairs: bool) -> list[st
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"
         )
-    if report.sides[1] >= _LARGE_SIZES[0] and report.recipe == "own" and not holds_pairs:
+    if report.sides[1] >= _LARGE_SIZES[0] and report.recipe == "own" and not has_halves:
         size = max(side for side in _LARGE_SIZES if side <= report.sides[1])
         command = shlex.join(["train", "own", f"data.path={report.path}", f"data.size={size}"])
         device = "on a GPU, " if size > _LARGE_SIZES[0] else ""

@@ -35,7 +35,7 @@ def _differentiable(feed: TurnInputs) -> TurnInputs:
     """Return a copy of the feed whose images require gradients."""
     assert feed.real is not None
     fakes = None if feed.fakes is None else tuple(map(_leaf, feed.fakes))
-    sample = {feed.arguments[0]: feed.real_sample.detach().requires_grad_()}
+    sample = {feed.sample_name: feed.real_sample.detach().requires_grad_()}
     real = replace(feed.real, tensors={**feed.real.tensors, **sample})
     return replace(feed, real=real, fakes=fakes)
 

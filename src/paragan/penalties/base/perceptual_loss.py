@@ -93,7 +93,7 @@ class PerceptualLoss(Penalty):
     def _target(self, context: PenaltyContext, generated: Tensor) -> Tensor:
         feed = context.feed
         assert feed.real is not None
-        name = self.target or feed.arguments[0]
+        name = self.target or feed.sample_name
         if name not in feed.real.tensors:
             names = ", ".join(feed.real.tensors)
             raise ConfigError(f"{self.name}: target {name!r} is not in the batch, which has {names}; set target")

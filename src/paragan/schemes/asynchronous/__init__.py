@@ -26,8 +26,9 @@ from paragan.game.needs import game_needs
 from paragan.game.scheme import Timeline
 from paragan.schemes import synchronous
 from paragan.schemes.asynchronous.player_step import StalenessLimit
-from paragan.schemes.asynchronous.rank_step import RankStep, TurnStep
+from paragan.schemes.asynchronous.rank_step import RankStep
 from paragan.schemes.asynchronous.thread_step import ThreadStep
+from paragan.schemes.asynchronous.turn_step import TurnStep
 from paragan.schemes.base.concurrent import ConcurrentScheme
 from paragan.schemes.base.update_order import read_order
 

@@ -130,7 +130,7 @@ def with_received(turn: Turn, tensors: Mapping[str, Tensor]) -> Turn:
     for name in tensors:
         if name in real:
             received[name], real[name] = pad_rows([received[name], real[name]])
-    fakes = received.pop(turn.feed.arguments[0])
+    fakes = received.pop(turn.feed.sample_name)
     batch = replace(turn.feed.real, tensors=real)
     return replace(turn, feed=replace(turn.feed, tensors=received, real=batch, fakes=(fakes,)))
 

@@ -34,9 +34,11 @@ _MIN_GENERATIONS = 2  # consecutive unbalanced generations, before cells are rea
 class Coordinator:
     """Coordinator of the workers of a grid.
 
-    make_communicator: makes the communicator described by an order; this process has the rank after
-    the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to
-    arrive.
+    shape: rows and columns of the grid. make_communicator: makes the communicator described by an order; this process
+    has the rank after the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to arrive.
+
+    `states` are of generation `_boundary`, which may be earlier than `at`: they are collected for a checkpoint alone,
+    and a failure before the next one repeats what is missing.
     """
 
     membership: Membership

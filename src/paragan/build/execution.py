@@ -1,4 +1,4 @@
-"""Choice of the training loop, with or without rollbacks, and whether the execution has what the settings need."""
+"""Execution of a game: whether scheme, executor, strategies and device have what it needs, and its training loop."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,16 +17,6 @@ from paragan.game.needs import game_needs
 from paragan.game.player import Player
 from paragan.game.scheme import Scheme
 from paragan.hardware import executors
-
-
-def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
-    """Return the constructor of the loop on these roles. reading: a run is read, never rolled back."""
-    period = _sync_period(config, roles)
-    if config.rollback is None or reading:
-        return partial(TrainingLoop, roles=roles, sync_period=period)
-    from paragan.engine.rollback import RollbackLoop  # few runs need it
-
-    return partial(RollbackLoop, rollback=config.rollback, roles=roles, sync_period=period)
 
 
 def check_execution(config: RunConfig, device: torch.device, scheme: Scheme, game: GAN, num_ranks: int) -> None:
@@ -49,6 +39,16 @@ def check_executor(config: RunConfig, game: GAN, num_ranks: int = 1) -> None:
     if config.train.executor in EXECUTORS:  # eager runs everything
         ranks = needed((num_ranks > 1, f"a run on {num_ranks} ranks", Capability.RANKS))
         check_capabilities(EXECUTORS[config.train.executor], (*config.needs, *game_needs(game), *ranks))
+
+
+def loop_class(config: RunConfig, roles: Roles, reading: bool) -> Callable[..., TrainingLoop]:
+    """Return the constructor of the loop on these roles. reading: a run is read, never rolled back."""
+    period = _sync_period(config, roles)
+    if config.rollback is None or reading:
+        return partial(TrainingLoop, roles=roles, sync_period=period)
+    from paragan.engine.rollback import RollbackLoop  # few runs need it
+
+    return partial(RollbackLoop, rollback=config.rollback, roles=roles, sync_period=period)
 
 
 def _sync_period(config: RunConfig, roles: Roles) -> int:
