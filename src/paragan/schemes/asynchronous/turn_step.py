@@ -53,10 +53,12 @@ class TurnStep:
             if self.side is called and rank == source:
                 self._senders[reader].append(self._links.open_sender(name))
             elif self.side is reader and rank == target:
-                # the states of three steps: the sender is at most one ahead of a reader that others wait for; of
-                # one that nobody waits for it waits when there is no room, which ends in the time-out if it failed
+                # of three steps: the sender is at most one step ahead of a player whose states others need; ahead of
+                # another player it waits when these are in flight, and if that one has failed, for the time-out
                 max_in_flight = 3 * self._num_batches + 1
-                self._receivers[called] = self._links.open_receiver(name, self._snapshot(called).num_bytes, max_in_flight)
+                self._receivers[called] = self._links.open_receiver(
+                    name, self._snapshot(called).num_bytes, max_in_flight
+                )
 
     def step(self, reals: Sequence[Batch]) -> Report:
         """Run the turns of a step, and send the states that others need."""
