@@ -47,7 +47,7 @@ def main(
     torch.set_num_threads(1)
     _stand_in_for_torchvision()
     _keep_on_cpu()
-    trainer, sample = PEERS[peer](folder, out / "work", size)
+    trainer, sample = PEERS[peer](_with_plain_suffixes(folder, out / "images"), out / "work", size)
     trainer.evaluate = lambda *_, **__: None
     steps = 0
     while time.process_time() < cpu_s:
@@ -61,6 +61,14 @@ def main(
                 _to_pil(image).save(images / f"{number:05}.png")
     seen = steps * trainer.batch_size * trainer.gradient_accumulate_every
     print(f"{peer}: {steps} steps, {seen / 1000:.1f} kimg, {time.process_time():.0f} s of CPU with {num} samples")
+
+
+def _with_plain_suffixes(folder: Path, links: Path) -> Path:
+    """Return a folder of links to its images, since the peers read .JPEG only as .jpeg."""
+    for number, path in enumerate(sorted(path for path in folder.rglob("*") if path.is_file())):
+        links.mkdir(parents=True, exist_ok=True)
+        (links / f"{number:06}{path.suffix.lower()}").symlink_to(path.resolve())
+    return links
 
 
 Sampler = Callable[[Any, int], torch.Tensor]
