@@ -27,6 +27,13 @@ from paragan.core.registry import check_extension
 from paragan.export.sampler import Sampler
 from paragan.runs.open_generator import open_generator
 
+_OF_TRAINER = {  # sections whose objects are arguments of `Trainer`
+    "loss": "; an object is passed to paragan.Trainer(loss=…), a file of yours is loss=FILE.py",
+    "penalties": "; objects are passed to paragan.Trainer(terms=[…])",
+    "model": "; networks are passed to paragan.Trainer(generator, discriminator, …)",
+    "data": "; data in memory is passed to paragan.Trainer(…, data)",
+}
+
 
 def load(
     path: str | Path,
@@ -61,7 +68,7 @@ def load(
 
 
 def setting_word(key: str, value: Any) -> str:
-    """Return a setting as the command line takes it; JSON is a part of its YAML."""
+    """Return a setting as the command line takes it; JSON is a part of its YAML. Raises `ConfigError` for objects."""
     if key == "preset":
         return f"{key}={value}"
     if (item := not_finite_item(value, key)) is not None:
@@ -71,6 +78,7 @@ def setting_word(key: str, value: Any) -> str:
     except (TypeError, ValueError):
         raise ConfigError(
             f"settings: {key} is a {type(value).__name__}; pass a number, text, True, False, None, a list or a dict"
+            f"{_OF_TRAINER.get(key.partition('.')[0], '')}"
         ) from None
 
 

@@ -149,6 +149,23 @@ def test_another_class_does_not_resume_the_run(painted):
         from_memory(painted.folder, StoppedCritic)
 
 
+OBJECTS = {
+    "loss": (pg.Loss(abs, abs), "loss=…"),
+    "penalties": ([object()], "terms=[…]"),
+    "model": (nn.Linear(2, 2), "generator, discriminator"),
+    "data": (torch.ones(3), "data)"),
+}
+
+
+@pytest.mark.parametrize("key", OBJECTS)
+def test_objects_in_settings_are_refused_with_the_argument_of_trainer(key, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    value, argument = OBJECTS[key]
+    with pytest.raises(pg.ConfigError, match=f"^settings: {key} is a ") as refused:
+        pg.train("digits", {key: value})
+    assert "paragan.Trainer(" in str(refused.value) and argument in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
