@@ -23,17 +23,23 @@ from paragan.datasets._label_tables import LABEL_NAMES
 from paragan.datasets._split_names import split_folder
 
 _BATCH_ROWS = 16
+_MAX_HELD_BYTES = 128 << 20  # of all Parquet files, up to which row groups stay in memory once they are read
 _IMAGE_NAMES = ("image", "img", "jpg", "png", "photo", "picture", "pixel_values")
 _HF_MARKS = ("dataset_dict.json", "state.json")
 
 
 @dataclass(frozen=True)
 class _Table:
-    """One file. ends: number of rows up to the end of each row group of a Parquet file."""
+    """One file. ends: number of rows up to the end of each row group of a Parquet file. num_bytes: unpacked.
+
+    mapped: the table of an Arrow file, of which only the pages that are read take memory.
+    """
 
     path: Path
     schema: Any
     ends: NDArray[np.int64]
+    num_bytes: int = 0
+    mapped: Any = None
 
     @property
     def num_rows(self) -> int:
@@ -63,6 +69,9 @@ class TableImages(EncodedImages):
                 held_out = []  # a test split without labels is no use for scores
         self._tables = [tables[path] for path in (*train, *held_out)]
         self._ends = np.cumsum([table.num_rows for table in self._tables])
+        is_parquet = all(table.path.suffix == ".parquet" for table in self._tables)
+        self._holds_groups = is_parquet and sum(table.num_bytes for table in self._tables) <= _MAX_HELD_BYTES
+        self._groups: dict[tuple[int, int], Any] = {}  # images, by table and row group
         if held_out:
             self.num_train = int(self._ends[len(train) - 1])
         unread = [path for path in files if path not in {*train, *held_out}]
@@ -84,7 +93,21 @@ class TableImages(EncodedImages):
             raise DataError(f"{where}: {counted(len(self), 'row')}, at least two are required; check the files")
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
+        if self._holds_groups:
+            return [self._read_held(row) for row in rows]
         return [image for row in rows for image in self.scan(range(row, row + 1))]
+
+    def _read_held(self, row: int) -> bytes:
+        """Return an image. Its row group stays in memory: Parquet has no single rows, and each would read a group."""
+        number = self._table_number(row)
+        table = self._tables[number]
+        table_row = row - (int(self._ends[number]) - table.num_rows)
+        group = int(np.searchsorted(table.ends, table_row, side="right"))
+        first = int(table.ends[group - 1]) if group else 0
+        with _raise_data_errors(table.path):
+            if (number, group) not in self._groups:  # two threads may read the same
+                self._groups[number, group] = _read_group(table.path, self._column, group)
+            return self._encoded(self._groups[number, group][table_row - first].as_py(), row)
 
     def scan(self, rows: range) -> Iterator[bytes]:
         """Yield the images of consecutive rows; a few are in memory at a time."""
@@ -162,11 +185,13 @@ def _open_table(path: Path) -> _Table:
     with _raise_data_errors(path):
         if path.suffix == ".arrow":
             arrow = _map_arrow(path)
-            table = _Table(path, arrow.schema, np.array([len(arrow)]))
+            table = _Table(path, arrow.schema, np.array([len(arrow)]), mapped=arrow)
         else:
             metadata = parquet.read_metadata(path)
-            sizes = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-            table = _Table(path, metadata.schema.to_arrow_schema(), np.cumsum(sizes, dtype=np.int64))
+            groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+            ends = np.cumsum([group.num_rows for group in groups], dtype=np.int64)
+            num_bytes = sum(group.total_byte_size for group in groups)
+            table = _Table(path, metadata.schema.to_arrow_schema(), ends, num_bytes)
         _ = table.schema.names  # read here, so that a name that is no Unicode is an error of this file
         return table
 
@@ -217,8 +242,8 @@ def _column_values(table: _Table, column: str, rows: range) -> Iterator[Any]:
 def _column_arrays(table: _Table, column: str, rows: range) -> Iterator[Any]:
     from pyarrow import parquet
 
-    if table.path.suffix == ".arrow":
-        for batch in _map_arrow(table.path).select([column]).slice(rows.start, len(rows)).to_batches(_BATCH_ROWS):
+    if table.mapped is not None:
+        for batch in table.mapped.select([column]).slice(rows.start, len(rows)).to_batches(_BATCH_ROWS):
             yield batch.column(0)
         return
     first, last = np.searchsorted(table.ends, (rows.start, rows.stop - 1), side="right").tolist()  # row groups
@@ -231,6 +256,16 @@ def _column_arrays(table: _Table, column: str, rows: range) -> Iterator[Any]:
                 return
             yield batch.column(0)[max(rows.start - row, 0) : max(rows.stop - row, 0)]
             row += len(batch)
+
+
+def _read_group(path: Path, column: str, group: int) -> Any:
+    """Return the values of a column in one row group."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path, pre_buffer=False) as file:
+        values = file.read_row_group(group, columns=[column], use_threads=False).column(0).combine_chunks()
+    values.validate(full=True)  # as in `_column_values`
+    return values
 
 
 def _labels_of(table: _Table, column: str) -> list[object]:
