@@ -3,7 +3,8 @@
 Bottlenecks of four convolutions, two for each resolution; short-cuts that drop, repeat or add channels instead of
 computing them; every norm of G reads all of z and the class. Parameters with the default width (G / D): 32 px, 10
 classes 7,762,948 / 2,908,930; 1000 classes 32,874,372 / 20,951,554 at 64 px, 50,244,484 / 34,590,210 at 128 px,
-55,736,708 / 38,001,666 at 256 px. The paper has no 8, 16, 32 and 1024 px.
+55,736,708 / 38,247,426 at 256 px. Attention is on maps of 64 px (all tables), in D of 64 px images on those of 32 px.
+The paper has no 8, 16, 32, 64 and 1024 px.
 """
 
 from dataclasses import dataclass
@@ -189,8 +190,7 @@ def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     side = sizes.sides[-1]
     attention: Places = largest_affordable_attention(sizes)
     if side >= 64:
-        # D's after its first block, also at 256 px, as in the authors' code: their numbers of weights
-        attention = {"g": largest_map(side), "d": side // 2 if side <= 256 else largest_map(side)}
+        attention = {"g": largest_map(side), "d": largest_map(side // 2)}
     return residual_plan(shape_at(_SHAPES, sizes), sizes, options.width, attention)
 
 

@@ -50,12 +50,20 @@ def test_attention_is_where_it_is_placed(name, more, attention, places):
     assert sides_of_attention(d, torch.empty(2, 3, 32, 32, device="meta"), y) == places[1]
 
 
-@pytest.mark.parametrize("name", ["biggan_deep", "contragan", "reacgan"])
-def test_attention_of_other_models_is_at_half_the_image(name):
-    g, d = (on_meta(name, side, (3, 32, 32), 3, NEAR) for side in SIDES)
+ATTENTION = [
+    *[(name, 32, 16, 16) for name in ("biggan_deep", "contragan", "reacgan")],
+    ("biggan_deep", 64, 64, 32),
+    ("biggan_deep", 256, 64, 64),
+]
+
+
+@pytest.mark.parametrize(("name", "size", "of_g", "of_d"), ATTENTION)
+def test_attention_of_other_models_is_at_half_the_image_or_64_px(name, size, of_g, of_d):
+    words = NEAR if size == 32 else "width: 8"
+    g, d = (on_meta(name, side, (3, size, size), 3, words) for side in SIDES)
     y = torch.zeros(2, dtype=torch.int64, device="meta")
-    assert sides_of_attention(g, torch.empty(2, g.latent, device="meta"), y) == [16]
-    assert sides_of_attention(d, torch.empty(2, 3, 32, 32, device="meta"), y) == [16]
+    assert sides_of_attention(g, torch.empty(2, g.latent, device="meta"), y) == [of_g]
+    assert sides_of_attention(d, torch.empty(2, 3, size, size, device="meta"), y) == [of_d]
 
 
 @pytest.mark.parametrize("name", ["sagan", "biggan"])
