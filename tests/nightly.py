@@ -184,10 +184,6 @@ LARGER: dict[str, dict[str, tuple[str, ...]]] = {
     "tests/unit/game/test_executors.py": {
         "compiled_is_as_written": ("gradient penalty",),
     },
-    "tests/unit/game/test_optimizer_calls.py": {
-        "training_imports_neither_the_compiler_nor_sympy": ("words1]",),
-        "optimisers_that_are_not_of_torch_step_in_a_new_process": ("words0]", "words2]"),
-    },
     "tests/unit/layers/test_initial_outputs.py": {
         "r3gan_starts_with_the_authors_logits_and_images": ("3]", "1000]"),
         "hifigan_is_the_authors_generator_and_starts_with_its_audio": ("v1]",),
