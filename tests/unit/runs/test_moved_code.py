@@ -1,6 +1,7 @@
 """Own code of a run that lies elsewhere now: `--code DIR` points at it, and it is known by its content."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -33,22 +34,32 @@ VERBS = {
 }
 
 
-@pytest.fixture
-def moved(tmp_path, monkeypatch):
-    """The new folder of the code of a run, which the run does not know."""
-    old = tmp_path / "old" / "nets"
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a run, and with its code in another folder than when it was trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    old = folder / "old" / "nets"
     old.mkdir(parents=True)
     (old / "wgan.py").write_text(NETS)
     text = RECIPE.replace("model: wgan.py", "model: nets/wgan.py").replace("kimg: 0.016", "kimg: 0.016, threads: 1")
-    (tmp_path / "old" / "wgan.yaml").write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    assert main(["train", "old/wgan.yaml", "--out", "run"]) == 0
-    new = Path("new place")
-    old.rename(new)
+    (folder / "old" / "wgan.yaml").write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        assert main(["train", "old/wgan.yaml", "--out", "run"]) == 0
+    old.rename(folder / "new place")
     for name in [name for name in sys.modules if name.startswith("paragan-file:")]:
         del sys.modules[name]
-    return new
+    return folder
+
+
+@pytest.fixture
+def moved(trained, tmp_path, monkeypatch):
+    """The new folder of the code of a run, which the run does not know."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    return Path("new place")
 
 
 def test_every_verb_that_imports_code_of_a_run_takes_the_folder_of_the_code():

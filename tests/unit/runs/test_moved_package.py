@@ -3,6 +3,7 @@
 import importlib
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,21 +14,30 @@ from paragan.core.outside_code import changed_code, code_fingerprints, source_fi
 from tests.unit.runs.test_moved_code import VERBS
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a run, and with its package in another folder than when it was trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "old").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [entry for entry in sys.path if entry])
+        patch.syspath_prepend(folder / "old")
+        patch.chdir(folder / "old")
+        assert main(["new", "mygan"]) == 0
+        short = ["train.batch=4", "train.kimg=0.008", "train.threads=1", "evaluation.features=null"]
+        assert main(["train", "mygan/recipe.yaml", *short, "--out", str(folder / "run")]) == 0
+    _forget("mygan")
+    (folder / "old").rename(folder / "new place")
+    return folder
+
+
 @pytest.fixture
-def moved_package(tmp_path, monkeypatch):
+def moved_package(trained, tmp_path, monkeypatch):
     """The new folder of a package, as `paragan new` writes it, whose recipe has trained a run."""
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
-    monkeypatch.syspath_prepend(tmp_path / "old")
-    (tmp_path / "old").mkdir()
-    monkeypatch.chdir("old")
-    assert main(["new", "mygan"]) == 0
-    short = ["train.batch=4", "train.kimg=0.008", "train.threads=1", "evaluation.features=null"]
-    assert main(["train", "mygan/recipe.yaml", *short, "--out", str(tmp_path / "run")]) == 0
-    monkeypatch.chdir(tmp_path)
-    sys.path.remove(str(tmp_path / "old"))
-    _forget("mygan")
-    yield Path("old").rename("new place")
+    yield Path("new place")
     _forget("mygan")
 
 
