@@ -139,6 +139,7 @@ LARGER: dict[str, dict[str, tuple[str, ...]]] = {
         "python_block_runs": (
             "tune-",
             "compare-runs-",
+            "cost-",
             "scores-",
             "cellular-",
             "scaling-",
@@ -157,6 +158,10 @@ LARGER: dict[str, dict[str, tuple[str, ...]]] = {
             "poster-",
             "asynchronous-",
         ),
+    },
+    "tests/unit/docs/test_own_files_pages.py": {
+        "page_applies_to_files_of_every_size": ("audio-codec]",),
+        "page_refuses_results_of_other_weights": ("audio-codec]",),
     },
     "tests/unit/docs/test_public_names.py": {
         "a_new_file_of_a_registry_has_a_public_name_without_another_edit": ("penalties/", "schemes/", "losses/sharp"),

@@ -15,19 +15,13 @@ from paragan.core.errors import ConfigError, DataError
 from paragan.core.files import read_json_file, write_text
 from paragan.core.outside_code import code_fingerprints
 from paragan.export import gallery, generator_file
-from paragan.export.export_folder import (
-    ExportFolder,
-    begin_card,
-    card_mark,
-    check_no_export_of,
-    check_no_other_files,
-)
+from paragan.export.export_folder import ExportFolder, begin_card, card_mark, check_no_export_of, check_no_other_files
 from paragan.export.formats import ENDINGS, WRITERS
 from paragan.export.model_card import render_card
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import TensorSampler
-from paragan.export.traceable import traceable
+from paragan.export.traceable import Traceable, traceable
 
 WEIGHTS = f"generator{ENDINGS['safetensors']}"
 SHEET = "samples.png"
@@ -109,6 +103,10 @@ class Bundle:
         return ExportFolder(path, self._mark, self.sampler.info.step, (WEIGHTS, *programs, SHEET))
 
     @cached_property
+    def _traceable(self) -> Traceable:
+        return traceable(self.sampler, self.direction)
+
+    @cached_property
     def _mark(self) -> str:
         return card_mark(self.sampler.net.state_dict(), self._config)
 
@@ -138,7 +136,7 @@ class Bundle:
         if name == "safetensors":
             self._write_weights(path)
             return str(path)
-        difference = WRITERS[name](traceable(self.sampler, self.direction), path)
+        difference = WRITERS[name](self._traceable, path)
         return f"{path}  (differs from the network by at most {difference:.1e})"
 
     def _write_weights(self, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ class ExportedDiscriminator:
         lines = []
         for name in formats:
             if name in WRITERS:
-                worst = WRITERS[name](self.traceable(), paths[name])
+                worst = WRITERS[name](self.traceable, paths[name])
                 lines.append(f"{paths[name]}  (differs from the network by at most {worst:.1e})")
         write_bytes(paths["safetensors"], self._weights())
         stale = [paths[name] for name in WRITERS if name not in formats and paths[name].is_file()]
@@ -93,7 +94,7 @@ class ExportedDiscriminator:
     def _describe(self) -> tuple[str, str, dict[str, str]]:
         """Return inputs and output as text, and inputs of programs by name, as Python expressions."""
         try:
-            network = self.traceable()
+            network = self.traceable
         except ConfigError:  # of other samples than images: weights alone
             size = "x".join(map(str, self.info.shape))
             return f"samples of {size}, as the generator makes them", "logits", {}
@@ -129,7 +130,7 @@ class ExportedDiscriminator:
 
         `export` calls it before `write`, so that nothing is written where a program was requested.
         """
-        network = self.traceable()
+        network = self.traceable
         inputs = network.inputs(_NUM_IMAGES, 0)  # batch, seed
         together, alone = network.net(*inputs)[:1], network.net(*(x[:1] for x in inputs))
         if (together - alone).abs().max() > 1e-3 * together.abs().max():
@@ -138,8 +139,9 @@ class ExportedDiscriminator:
                 "program for any batch size cannot do; leave --format out: its weights can be exported"
             )
 
+    @cached_property
     def traceable(self) -> Traceable:
-        """Return the network as a tracer sees it: images, then labels or the condition, if it takes them."""
+        """The network as a tracer sees it: images, then labels or the condition, if it takes them."""
         parameters = signature(self.net.forward).parameters
         takes_condition = self.info.condition_channels is not None and "condition" in parameters
         names: tuple[str, ...] = ("images",)

@@ -96,11 +96,15 @@ def check_onnx() -> None:
 
 
 def _trace(network: Traceable) -> torch.export.ExportedProgram:
-    # a U-Net has maps of one pixel at its smallest size: sizes of 1 are no special case
-    with _tracing(network.net), fx_config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
-        inputs = network.traced_inputs()
-        # strict, else `len(x)` would fix the size
-        return torch.export.export(network.net, inputs, dynamic_shapes=network.dynamic_shapes, strict=True)
+    """Trace a network, which takes seconds, once for all formats."""
+    net = network.net
+    if net.program is None:
+        # a U-Net has maps of one pixel at its smallest size: sizes of 1 are no special case
+        with _tracing(net), fx_config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]
+            inputs = network.traced_inputs()
+            # strict, else `len(x)` would fix the size
+            net.program = torch.export.export(net, inputs, dynamic_shapes=network.dynamic_shapes, strict=True)
+    return net.program
 
 
 def _write_checked(network: Traceable, path: Path, write: Callable[[BinaryIO], Call]) -> float:

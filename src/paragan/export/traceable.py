@@ -26,12 +26,13 @@ _CHECKED_SIZES = (1, 3)
 
 
 class TensorsOnly(nn.Module):
-    """A generator with positional inputs, none of them None, and one tensor as output."""
+    """A generator with positional inputs, none of them None, and one tensor as output. program: once it is traced."""
 
     def __init__(self, network: nn.Module, takes_condition: bool = False) -> None:
         super().__init__()
         self.network = network
         self.takes_condition = takes_condition
+        self.program: torch.export.ExportedProgram | None = None
 
     def forward(self, *inputs: Tensor) -> Tensor:
         if self.takes_condition:

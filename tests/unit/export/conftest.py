@@ -1,10 +1,13 @@
 """Fixtures of several files here."""
 
+from functools import cache
+
 import pytest
 import typer
 
 import paragan as pg
 from paragan.cli import export as verb
+from paragan.cli.main import main
 from tests.unit.export.image_runs import RUNS, SIZES, noise
 
 
@@ -29,6 +32,20 @@ def image_runs(image_data):
         tiny = {"data.path": str(image_data / folder), "data.size": 32, "train.batch": 2, "train.kimg": 0.004}
         pg.train(recipe, {**words, **tiny, "every.score_kimg": 0, "writers": ["jsonl"]}, out=image_data / "runs" / name)
     return image_data / "runs"
+
+
+@pytest.fixture(scope="session")
+def programs_folder(image_runs, tmp_path_factory):
+    """The export of a run as a program and as source, made once: tracing takes seconds."""
+
+    @cache
+    def folder(name, *words):
+        out = tmp_path_factory.mktemp(name)
+        formats = ("--format", "torch", "--format", "python")
+        assert main(["export", str(image_runs / name), *formats, *words, "--out", str(out)]) == 0
+        return out
+
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 import importlib.util
 import subprocess
 import sys
-from functools import cache
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from safetensors.torch import save
 from torch import nn
 
 import paragan as pg
-from paragan.cli.main import main
 from paragan.core.errors import CheckpointError
 from paragan.export import formats
 from paragan.export.generator_file import GeneratorInfo
@@ -28,28 +26,15 @@ def load_module(path):
     return module
 
 
-@pytest.fixture(scope="module")
-def source_folder(image_runs, tmp_path_factory):
-    """The export of a run as source, made once: tracing takes seconds."""
-
-    @cache
-    def folder(name, *words):
-        out = tmp_path_factory.mktemp(name)
-        assert main(["export", str(image_runs / name), "--format", "python", *words, "--out", str(out)]) == 0
-        return out
-
-    return folder
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name == "vqgan" else pytest.mark.slow) for name in RUNS]
 )
-def test_source_computes_images_of_any_size(image_runs, source_folder, name):
+def test_source_computes_images_of_any_size(image_runs, programs_folder, name):
     directions = ("a_to_b", "b_to_a") if name == "translate" else (None,)
     sampler = pg.load(image_runs / name)
     for direction in directions:
         words = () if direction is None else ("--direction", direction)
-        folder = source_folder(name, *words)
+        folder = programs_folder(name, *words)
         generator = load_module(folder / f"{direction or 'generator'}.py").load(folder / "generator.safetensors")
         for size in SIZES:
             x = torch.rand(size) * 2 - 1
@@ -70,8 +55,8 @@ def test_source_computes_audio_of_any_length(audio_runs, exporting, tmp_path, na
         torch.testing.assert_close(generator(x), output_of(sampler, name, x), rtol=0, atol=1e-6)
 
 
-def test_card_loads_the_source_where_there_is_torch_alone(source_folder):
-    folder = source_folder("vqgan")
+def test_card_loads_the_source_where_there_is_torch_alone(programs_folder):
+    folder = programs_folder("vqgan")
     section = (folder / "README.md").read_text().partition("As Python source")[2]
     block = section.split("```python\n")[1].split("```")[0]
     absent = "import sys; sys.modules.update(dict.fromkeys(['paragan', 'safetensors', 'numpy', 'PIL']))\n"
@@ -135,6 +120,13 @@ def test_source_of_names_that_are_no_identifiers_is_the_network(tmp_path):
     torch.testing.assert_close(generator(z), net(z), rtol=0, atol=0)
 
 
+def test_a_network_is_traced_once_for_several_formats(tmp_path, monkeypatch):
+    network = network_of(Masked().eval())
+    assert formats.torch_program(network, tmp_path / "generator.pt2") == 0
+    monkeypatch.setattr(torch.export, "export", lambda *_, **__: pytest.fail("traced again"))
+    assert formats.python_module(network, tmp_path / "generator.py") == 0
+
+
 def test_parameters_of_the_source_have_the_gradients_of_the_network(tmp_path):
     net = Masked().eval()
     formats.python_module(network_of(net), tmp_path / "generator.py")
@@ -162,10 +154,11 @@ def test_network_with_tensors_that_are_not_saved_is_refused_by_name(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def source(tmp_path):
-    formats.python_module(network_of(Masked().eval()), tmp_path / "g.py")
-    return load_module(tmp_path / "g.py")
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    path = tmp_path_factory.mktemp("source") / "g.py"
+    formats.python_module(network_of(Masked().eval()), path)
+    return load_module(path)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +185,8 @@ def test_source_refuses_another_precision_in_a_line(source, tmp_path, convert):
         convert(generator)
 
 
-def test_source_refuses_sizes_that_the_network_does_not_take_in_a_line(source_folder):
-    folder = source_folder("vqgan")
+def test_source_refuses_sizes_that_the_network_does_not_take_in_a_line(programs_folder):
+    folder = programs_folder("vqgan")
     generator = load_module(folder / "generator.py").load(folder / "generator.safetensors")
     for size, axis in (((1, 3, 37, 32), 2), ((1, 3, 32, 33), 3)):
         with pytest.raises(ValueError, match=rf"^image: axis {axis} of .* is no multiple of \d+; pad it, or cut it$"):
