@@ -148,7 +148,7 @@ def _below(start: SourceLocation, lines: int) -> SourceLocation:
     return SourceLocation(start.source, start.line + lines) if start.line else start
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Dumper that quotes ambiguous text and writes no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
