@@ -64,9 +64,10 @@ def test_poisoned_batch_without_a_finite_gradient_is_skipped_without_a_rollback(
 
 def test_rollback_after_a_poisoned_batch_continues_past_it(tmp_path):
     """The gradient of this one is finite, and G's all later gradients are not."""
+    few_files = {"every.save_kimg": 0.8, "writers": ["jsonl"]}
     with pytest.raises(DivergedError, match=r"g: no update of the last \d+ was made"):
-        train_on_poison(tmp_path / "plain", 1e18)
-    run = train_on_poison(tmp_path / "guarded", 1e18, **{"rollback.lr_factor": 1.0})
+        train_on_poison(tmp_path / "plain", 1e18, **few_files)
+    run = train_on_poison(tmp_path / "guarded", 1e18, **few_files, **{"rollback.lr_factor": 1.0})
     (line,) = [line for line in run.records("event") if "rollback" in line]
     assert (line["step"], line["rollback"]["to_step"]) == (110, 0)
     assert run.is_finished
@@ -98,7 +99,7 @@ def test_rollback_counts_skipped_updates_across_a_kill(tmp_path):
 
 
 def test_rollback_of_a_rate_that_stays_too_high_ends_with_exit_code_2(tmp_path, capsys):
-    words = (*RUN, *FAST, "rollback.max_rollbacks=1")
+    words = (*RUN, *FAST, "rollback.max_rollbacks=1", "every.log_steps=50")
     assert main(["train", "digits", *words, "--out", str(tmp_path)]) == 2
     out, err = capsys.readouterr()
     assert "rollback 1 of 1, to the players of step 0; learning rates unchanged. Reason: step 1" in out
