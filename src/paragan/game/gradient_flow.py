@@ -1,4 +1,8 @@
-"""Whether gradients reach what they train: a network's weights, and G through D's logits; for a trial."""
+"""Whether gradients reach what they train: a network's weights, and G through D's logits; for a trial.
+
+The checks of `notice_*` change the weights of the networks of a trial, so they come last. They call networks with
+weights that no run has: what such a call raises is no problem of the user, and only a warning is lost.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -19,16 +23,10 @@ REFUSALS = (ArithmeticError, AssertionError, ConfigError, LookupError, RuntimeEr
 CallOf = Callable[[str], str]
 
 _CUTS = "a detach, a no_grad, an argmax or a comparison"
-_REMEDY = f": is there {_CUTS}? Remove it; one-hot values train by torch.nn.functional.gumbel_softmax(hard=True)"
-_OTHER_NETWORK = (
-    ", so these would not train: it may call another network, by an attribute such as a lambda; make that a method"
-)
 _CONSTANTS = {
     0.0: "a log_softmax over one value, and a relu or rounding of values below 0.5",
     1.0: "a softmax over one value",
 }
-_ONE_NUMBER = ": is there a mean over the batch? Return a logit, or several, for each sample"
-_ROUNDED = ", so that G does not train: does D round them, or compare them with something?"
 
 
 def check_trainable_output(call: str, net: nn.Module, values: Tensor, what: str) -> None:
@@ -39,11 +37,17 @@ def check_trainable_output(call: str, net: nn.Module, values: Tensor, what: str)
     if not values.isfinite().all():
         raise ConfigError(f"{call} returned {what} that are not finite; check its initial weights and divisions")
     if not values.requires_grad:
-        raise ConfigError(f"{call} returned {what} without a gradient, so its weights would not train{_REMEDY}")
+        raise ConfigError(
+            f"{call} returned {what} without a gradient, so its weights would not train: is there {_CUTS}? Remove it; "
+            "one-hot values train by torch.nn.functional.gumbel_softmax(hard=True)"
+        )
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     gradients = [gradient for gradient in _gradients(values, *weights) if gradient is not None]
     if weights and not gradients:
-        raise ConfigError(f"{call} returned {what} that do not depend on its weights{_OTHER_NETWORK}")
+        raise ConfigError(
+            f"{call} returned {what} that do not depend on its weights, so these would not train: it may call another "
+            "network, by an attribute such as a lambda; make that a method"
+        )
     if weights and not any(gradient.any() for gradient in gradients):
         cause = _constant_text(values)
         notice(f"{call} returned {what} whose gradient is 0 for all of its weights, so that they do not train{cause}")
@@ -74,13 +78,15 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     if not names:
         return
     _shake(net)
-    first, *conditions = inputs
-    assert first is not None
-    first = first.clone().requires_grad_()
-    output = DiscriminatorOutput.of(CalledNetwork(module=net)(first.clone(), *conditions))
-    for name in set(names).intersection(flat_discriminators(output, first, "its input", call_of)):
-        if not _constant_text(output.by_name[name].logits_B):  # of which `check_trainable_output` warns
-            notice(f"{call_of(name)} returned logits whose gradient is 0 for the samples of G{_ROUNDED}")
+    leaf, conditions = _with_leaf(inputs)
+    with suppress(*REFUSALS):
+        output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
+        for name in set(names).intersection(flat_discriminators(output, leaf, "its input", call_of)):
+            if not _constant_text(output.by_name[name].logits_B):  # of which `check_trainable_output` warns
+                notice(
+                    f"{call_of(name)} returned logits whose gradient is 0 for the samples of G, so that G does not "
+                    "train: does D round them, or compare them with something?"
+                )
 
 
 def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of: CallOf) -> None:
@@ -89,16 +95,29 @@ def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of
     inputs: of D. call_of: returns the call by name, for the message. Changes the weights of `net`.
     """
     _shake(net)  # a last layer that begins at 0 returns 0 for every sample
-    first, *conditions = inputs
-    assert first is not None
-    leaf = first.clone().requires_grad_()
-    with suppress(*REFUSALS):  # of such weights: only a notice is lost
+    leaf, conditions = _with_leaf(inputs)
+    if (leaf == leaf[:1]).all():  # equal samples have equal logits
+        return
+    with suppress(*REFUSALS):
         output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
         for name, member in output.by_name.items():
             (gradient,) = _gradients(member.logits_B[:1], leaf)
-            differs = bool((member.logits_B != member.logits_B[:1]).any() or (first == first[:1]).all())
-            if not differs and gradient is not None and gradient[1:].any():  # of the other samples
-                notice(f"{call_of(name)} returned the same logits for samples that differ{_ONE_NUMBER}")
+            reads_others = gradient is not None and bool(gradient[1:].any())
+            if reads_others and (member.logits_B == member.logits_B[:1]).all():
+                notice(
+                    f"{call_of(name)} returned the same logits for samples that differ: is there a mean over the "
+                    "batch? Return a logit, or several, for each sample"
+                )
+
+
+def _with_leaf(inputs: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
+    """Return the first input of D as a leaf that has gradients, and its conditions.
+
+    D is called with a copy of the leaf, which it may change in place.
+    """
+    first, *conditions = inputs
+    assert first is not None
+    return first.clone().requires_grad_(), conditions
 
 
 def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], call: str) -> None:
@@ -111,7 +130,7 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
     leaves = {name: x.clone().requires_grad_() for name, x in tried.items()}
     copies = {name: x.clone() for name, x in leaves.items()}  # which G may change in place
     weights = [weight for weight in net.parameters() if weight.requires_grad]
-    with suppress(*REFUSALS):  # of such weights: only a notice is lost
+    with suppress(*REFUSALS):
         images = GeneratorOutput.of(CalledNetwork(module=net)(*{**inputs, **copies}.values())).images
         if not any(gradient is not None and gradient.any() for gradient in _gradients(images, *weights)):
             return  # of rounded values, for example, whose gradient is 0 for all
@@ -119,6 +138,7 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
             (gradient,) = _gradients(images, leaf)
             if gradient is not None and gradient.any():
                 continue
+            # another sample, and mirrored: whatever is equal for both does not read this input
             others = {**inputs, name: leaf.detach().flip(-1).roll(1, 0)}
             if torch.equal(_images(net, inputs), _images(net, others)):  # an argmax of the input has no gradient
                 notice(f"{call} returned values that do not depend on {name!r}: let G read it, or leave it out")
@@ -150,7 +170,7 @@ def _shake(net: nn.Module) -> None:
 
 
 def _gradients(values: Tensor, *inputs: Tensor) -> tuple[Tensor | None, ...]:
-    """Return the gradients of a sum of the values, with other factors, since a softmax has a constant sum."""
+    """Return the gradients of a sum of the values with random factors, since a softmax has a constant sum."""
     factors = torch.randn(values.shape, generator=torch.Generator().manual_seed(0)).to(values)
     total = (factors * values).sum()
     with reraise_as_config_error("model: the backward pass from its outputs"):

@@ -108,6 +108,25 @@ def test_a_last_layer_that_begins_at_0_is_not_noticed(tmp_path):
     assert trainer(G(), d, tmp_path, train__kimg=0.004).run().is_finished
 
 
+def refuses_large(self, x):
+    if self.last.weight.abs().sum() > 0.2:
+        raise ValueError("weights out of range")
+    return self.before(x)
+
+
+def detached_when_large(self, x):
+    return self.before(x.detach() if self.last.weight.abs().sum() > 0.2 else x)
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+@pytest.mark.parametrize("forward", [refuses_large, detached_when_large])
+def test_a_last_layer_that_begins_at_0_may_refuse_other_weights(tmp_path, forward):
+    """The trial tries weights that no run has; what a network does with them is no problem of the user."""
+    d = with_forward(D(), forward)
+    nn.init.zeros_(d.last.weight)
+    assert trainer(G(), d, tmp_path, train__kimg=0.004).run().is_finished
+
+
 class FSDPModule:
     """Stands in for the class that `fully_shard` adds."""
 
