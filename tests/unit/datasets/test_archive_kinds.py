@@ -96,3 +96,23 @@ def test_an_archive_whose_second_stream_is_cut_is_damaged(tmp_path):
     path = tmp_path / "images.tar.xz"
     path.write_bytes(lzma.compress(data[: len(data) // 2]) + lzma.compress(data[len(data) // 2 :])[:-20])
     assert "damaged archive" in refusal(lambda: names_in(path))
+
+
+INNER = {"inside the tars": {"0.tar": ["cat/1.png", "dog/2.png"], "1.tar": ["cat/3.png", "dog/4.png"]}}
+INNER["one class in each tar"] = {"0.tar": ["cat/1.png", "cat/2.png"], "1.tar": ["dog/1.png"]}
+INNER["splits"] = {"train-0.tar": ["cat/1.png", "dog/2.png"], "val-0.tar": ["cat/3.png", "dog/4.png"]}
+
+
+@pytest.mark.parametrize("tars", INNER.values(), ids=INNER)
+def test_folders_in_several_tars_are_classes_where_that_is_set_and_else_said(tmp_path, tars):
+    for tar, members in tars.items():
+        with tarfile.open(tmp_path / tar, "w") as archive:
+            for member in members:
+                add_member(archive, member, png())
+    images = open_encoded_images(str(tmp_path), classes="folders")
+    names = [member.partition("/")[0] for members in tars.values() for member in members]
+    assert [images.class_names[label] for label in images.labels] == names
+    images = open_encoded_images(str(tmp_path))
+    assert images.labels is None and any("data.classes=folders" in line and "'cat'" in line for line in images.notices)
+    images = open_encoded_images(str(tmp_path), classes="none")
+    assert images.labels is None and not any("classes" in line for line in images.notices)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
+from paragan.core.printable import join_some
 from paragan.datasets import _image_paths, _split_names, _tar_files
 from paragan.datasets._class_folders import pairs_error
 from paragan.datasets._class_numbers import number_labels
@@ -28,7 +29,7 @@ from paragan.datasets.base.table_images import TableImages, has_arrow_files, tab
 from paragan.storage.shard_folder import ShardFolder, has_shards
 
 _NO_LABEL = LabelRow(label=None)
-_NO_LABELS = (None, "", -1, "-1")
+_NO_LABELS = (None, "", -1, "-1")  # -1: of unlabelled samples in torch and Hugging Face
 _CACHE_BYTES = 16 << 30  # of remote shards on the local disk
 
 
@@ -103,6 +104,7 @@ def _open_files(files: FileReader, paths: list[bytes], option: str, classes: Cho
     """Return the images of a folder or archive; of a folder without images, those in its tar files."""
     root = Path(files.name)
     if not paths and root.is_dir() and (tars := _tars_in(root)):
+        # what is in the folder besides the tar files
         others = files.ignored - Counter(kind_of_file(os.fsencode(tar)) for tar in tars)
         files = open_tars(tars, root)
         paths = files.images()
@@ -115,26 +117,54 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
     """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
     file_labels = read_label_table(labels, paths, files.name) if labels else find_labels(files, paths)
     has_labels = bool(file_labels.by_path)
+    # a file of labels, and data.classes=folders, may name images that look like reduced copies of others
     originals = paths if has_labels or classes == "folders" else without_reduced_copies(files, paths)
     arranged = arrange(originals, files.name, classes, has_labels)
     if has_labels:
         if file_labels.is_web and isinstance(files, TarReader):
             arranged = arranged.in_order(files.in_order(arranged.paths))
         return _label_from_files(files, arranged, file_labels)
-    if classes is None and len(arranged.class_names) in (0, 2) and kind_of_pairs(originals) is not None:
+    may_be_pairs = classes is None and len(arranged.class_names) in (0, 2)  # two folders; or files as 1_A.png, 1_B.png
+    if may_be_pairs and kind_of_pairs(originals) is not None:
         raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
     notices = (*arranged.notices, *file_labels.notices)
     if classes is None and not arranged.class_names:
         notices = (*notices, *_split_names.describe_kinds(arranged.paths, files.name))
     if isinstance(files, TarReader) and files.has_several:
-        arranged = replace(arranged.in_order(files.in_order(originals)), labels=None, class_names=())
+        arranged, tar_notices = _of_several_tars(files, arranged, classes)
+        notices = (*notices, *tar_notices)
     else:
         notices = (*notices, *_class_folder_warnings(files, paths, arranged))
-    tables = [path for path in files.label_files if path.lower().endswith(b".csv")]
-    if tables and not (arranged.class_names or labels or file_labels.notices) and isinstance(files, FolderReader):
-        table = files.where(os.fsdecode(max(tables, key=lambda path: b"train" in path or b"label" in path)))
-        notices = (*notices, f"{table}: not read; if it has a class for each image, pass data.labels={table}")
+    has_classes = bool(arranged.class_names or labels or file_labels.notices)
+    if not has_classes and isinstance(files, FolderReader):
+        notices = (*notices, *_unread_table(files))
     return FileImages(files, arranged, notices)
+
+
+def _of_several_tars(
+    files: TarReader, arranged: ArrangedPaths, classes: Choice
+) -> tuple[ArrangedPaths, tuple[str, ...]]:
+    """Return the images in the order of their tar files, and a notice if folders in these are not taken for classes.
+
+    Such folders are numbers or parts more often than classes, so they are classes only with data.classes=folders.
+    """
+    in_order = arranged.in_order(files.in_order(arranged.paths))
+    if classes == "folders" or not arranged.class_names:
+        return in_order, ()
+    named = join_some([repr(name) for name in arranged.class_names])
+    notice = (
+        f"{files.name}: folders in its tar files are not classes ({named}); data.classes=folders makes them classes"
+    )
+    return replace(in_order, labels=None, class_names=()), () if classes == "none" else (notice,)
+
+
+def _unread_table(files: FolderReader) -> tuple[str, ...]:
+    """Return a line about a table that may have the class of each image, if there is one."""
+    tables = [path for path in files.label_files if path.lower().endswith(b".csv")]
+    if not tables:
+        return ()
+    table = files.where(os.fsdecode(max(tables, key=lambda path: b"train" in path or b"label" in path)))
+    return (f"{table}: not read; if it has a class for each image, pass data.labels={table}",)
 
 
 def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLabels) -> FileImages:
