@@ -198,14 +198,14 @@ def test_a_genome_of_a_stacked_cell_is_its_own():
     executor = stacked.StackedExecutor(BATCH)
     executor(found, 2, loss_of)
     first = found[0].snapshot(1)
-    before = {side: genome.digest for side, genome in first.items()}
+    before = {side: genome.file_bytes for side, genome in first.items()}
     found[1].clone(Side.G, first[Side.G], 1e-3)  # a clone in another cell's place in the stack
     assert torch.equal(
         torch.cat([p.flatten() for p in found[1].players[Side.G].net.parameters()]),
         torch.cat([p.flatten() for p in found[0].players[Side.G].net.parameters()]),
     )
     executor(found, 2, loss_of)
-    assert {side: genome.digest for side, genome in first.items()} == before
+    assert {side: genome.file_bytes for side, genome in first.items()} == before
     assert executor._stack is not None and executor._stack.slots[Side.G].stack.weights[0].shape[0] == CELLS
 
 

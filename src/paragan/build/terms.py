@@ -48,8 +48,11 @@ def penalties(config: RunConfig, data: Data, model: Model | None = None) -> dict
     by_side: dict[Side, tuple[Penalty, ...]] = {Side(name): () for name in config.player_options}
     for penalty in [_penalty(choice, model) for choice in config.penalties]:
         side = penalty.side
-        if data.is_image and not penalty.for_images:
-            raise ConfigError(f"penalty {penalty.name} does not support images; leave it out")
+        if data.is_image and penalty.needs_named_tensors:
+            raise ConfigError(
+                f"penalty {penalty.name} does not support model {config.model.name}, whose networks receive images and "
+                "labels; leave it out"
+            )
         if penalty.needs_images and len(shape) != 3:
             raise ConfigError(f"penalty {penalty.name} needs images (C, H, W), not samples of {shape}; leave it out")
         if side not in by_side:

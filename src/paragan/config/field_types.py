@@ -19,8 +19,9 @@ _PLAIN: dict[Any, str] = {
 class Field:
     """One field of an options class.
 
-    hint: the type with its marks. default: `dataclasses.MISSING` if it has none. inner: the options
-    class in the type, `Choice` for a chosen file, `str` for its name, both with the category.
+    hint: the type with its marks. default: `dataclasses.MISSING` if it has none. inner: the options class in the type,
+    as of `adversarial: AdversarialOptions`; `Choice` for a chosen file, as of `loss`, and `str` for its name, as of
+    `optimizer.name`, both with the category.
     """
 
     name: str
@@ -31,7 +32,10 @@ class Field:
 
     @cached_property
     def is_list(self) -> bool:
-        """Whether the type is a list, or an optional list of options classes."""
+        """Whether the type is a list, or an optional list of options classes, where null means an empty one.
+
+        An optional list of plain values is none: its null has a meaning of its own, as of `match`.
+        """
         has_parts = self.inner is not None and _is_union(self.hint)
         parts = get_args(self.hint) if has_parts else (self.hint,)
         return any(map(_is_list, parts))
@@ -49,7 +53,7 @@ class Field:
 
     @cached_property
     def is_value_or_map(self) -> bool:
-        """Whether a plain value is valid, and options instead of it: a number or a schedule."""
+        """Whether a plain value or a map of options is valid: `weight: 10`, or the start and end of a schedule."""
         parts = get_args(self.hint) if _is_union(self.hint) else ()
         plain = [part for part in parts if part is not type(None) and not _is_list(part) and part is not self.inner]
         return dataclasses.is_dataclass(self.inner) and self.category is None and bool(plain)
@@ -117,6 +121,7 @@ def describe(hint: Any) -> str:
         words = ", ".join(str(w).lower() if isinstance(w, bool) else str(w) for w in arguments)
         return f"one of {words}" if len(arguments) > 1 else words
     if _is_union(hint):
+        # "a number >= 0 or a map of start, final", but "a map or null": its keys have lines of their own
         has_value = any(
             (part is not type(None) and part in _PLAIN) or get_origin(part) is Annotated for part in arguments
         )

@@ -70,14 +70,18 @@ class DiscriminatorOutput:
 
     def split(self, sizes: list[int]) -> tuple[DiscriminatorOutput, ...]:
         """Split the samples into pieces of these sizes."""
-        fields = (self.logits_B, self.features, self.classes_BK, self.members)
-        return tuple(DiscriminatorOutput(*values) for values in zip(*(_split(f, sizes) for f in fields), strict=True))
+        values = (self.logits_B, self.features, self.classes_BK, self.members)
+        pieces = zip(*(_split(value, sizes) for value in values), strict=True)
+        return tuple(
+            DiscriminatorOutput(logits_B=logits_B, features=features, classes_BK=classes_BK, members=members)
+            for logits_B, features, classes_BK, members in pieces
+        )
 
 
 def _by_path(output: Any, path: str) -> dict[str, DiscriminatorOutput]:
     """Return the outputs of nested mappings and lists by their names, joined with `/`."""
     if isinstance(output, DiscriminatorOutput):
-        output = output.members or output
+        output = output.members or output  # of several discriminators their outputs
     if isinstance(output, list):
         output = {str(number): member for number, member in enumerate(output)}
     if not isinstance(output, Mapping):
@@ -125,7 +129,7 @@ def sum_of(values: Sequence[Tensor]) -> Tensor:
 
 @dataclass(frozen=True)
 class GeneratorOutput:
-    """Output of a generator: images, which D receives, and extra tensors for objectives."""
+    """Output of a generator: images, or other samples, which D receives, and extra tensors for objectives."""
 
     images: Tensor
     extra: Mapping[str, Tensor] = field(default_factory=dict)

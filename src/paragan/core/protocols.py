@@ -88,8 +88,8 @@ class Penalty(ABC):
     """Whether G's turn must also run D on real samples. D's turn always does."""
     needs_pairs: bool = False
     """Whether images must be pairs, because it compares G's image with the target of its input."""
-    for_images: bool = True
-    """Whether it supports images; False for terms of audio, say."""
+    needs_named_tensors: bool = False
+    """Whether it only works where networks receive named tensors, such as `audio` or `both`, not images and labels."""
     needs_images: bool = False
     """Whether it supports images, (C, H, W), alone."""
     uses_outputs: bool = True

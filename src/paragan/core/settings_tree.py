@@ -58,7 +58,10 @@ def node_at(tree: Node, path: str) -> Node | None:
 
 
 class LocatedDict(dict[str, Any]):
-    """A map with free keys, its dotted key in the config and the location of each entry."""
+    """A map with free keys, its dotted key in the config and the location of each entry.
+
+    Options keep it, so that what is wrong with a value only in use, as in an optimiser's constructor, names its line.
+    """
 
     def __init__(
         self, values: Mapping[str, Any], path: str = "", places: Mapping[str, SourceLocation] | None = None

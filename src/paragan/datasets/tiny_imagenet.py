@@ -23,7 +23,7 @@ from paragan.datasets.base.open_reader import check_path, list_images
 _URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 _ARCHIVE_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
 _CLASSES = ("wnids.txt", "classes.txt")  # the first that exists lists the classes
-_NAMES = ("words.txt", "classes.txt")
+_CLASS_NAME_FILES = ("words.txt", "classes.txt")
 _ANNOTATIONS = "val_annotations.txt"
 
 
@@ -59,14 +59,16 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     if not paths:
         raise DataError(f"{_synsets.display_path(files, top)}: no held-out images; download {_URL} again")
     read_list = None if split == "train" else partial(_read_annotations, files, os.fsdecode(top) + _ANNOTATIONS)
-    return _synsets.source(files, paths, top, wnids, read_list, _read_first(files, root, _NAMES)[1], size=options.size)
+    _, class_names = _read_first(files, root, _CLASS_NAME_FILES)
+    return _synsets.source(files, paths, top, wnids, read_list, class_names, size=options.size)
 
 
 def _find_archive(path: str) -> Path:
     """Return the folder or archive; if the folder contains only the archive, return that."""
     check_path(path, "tiny_imagenet", fix=f"download {_URL} and pass data.path=FILE")
     root = Path(path)
-    if root.is_dir() and not any(any(root.glob(pattern)) for pattern in ("train", "*/train")):
+    has_train = any(root.glob("train")) or any(root.glob("*/train"))
+    if root.is_dir() and not has_train:
         packed = (file for file in sorted(root.glob("tiny-imagenet*")) if file.name.endswith(_ARCHIVE_SUFFIXES))
         return next(packed, root)
     return root

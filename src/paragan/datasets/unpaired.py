@@ -6,7 +6,6 @@ Source: your files, as in `folder`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -55,34 +54,41 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
 
 
 def open_kinds(options: Options) -> tuple[EncodedImages, Sequence[str], TwoSides | None]:
-    """Return images of classes, the names of the classes A and B, and the sides that their files are named as."""
-    images, kinds, sides = _open(options)
+    """Return images of classes, the names of the classes A and B, and the sides that their files are named as.
+
+    Folders named as two sides (trainA/ and trainB/) come first, with testA/ and testB/ held out; else every sub-folder
+    is a class, and there are no sides.
+    """
+    images, kinds, sides = _open_sides(options) or (*_open_folders(options), None)
     images.needs_every_class = True  # in both splits, or an image would have no partner
     return images, kinds, sides
 
 
-def _open(options: Options) -> tuple[EncodedImages, Sequence[str], TwoSides | None]:
-    """Return images whose classes are A and B, the names of these two, and the sides, None if every folder is a class.
-
-    Folders named as two sides (trainA/ and trainB/) come first, with testA/ and testB/ held out; else every sub-folder
-    is a class.
-    """
-    sides = None
-    with suppress(DataError):  # refuses what is no folder or archive of files; it is opened below
+def _open_sides(options: Options) -> tuple[EncodedImages, Sequence[str], TwoSides] | None:
+    """Return the files of two sides, in the order of data.a and data.b; None if there are none of these names."""
+    try:
         files, paths = list_images(options.path, "unpaired")
         sides = find_sides(paths)
-    if sides is not None:
-        for kinds in (sides.names, sides.names[::-1]):  # data.a may name the second one
-            wanted = zip((options.a, options.b), kinds, strict=True)
-            # the name of a side lists its folders: "trainA/, testA/"
-            if all(name is None or f"{name}/" in kind.split(", ") for name, kind in wanted):
-                return FileImages(files, sides.arrange(options.path)), kinds, sides
+    except DataError:  # for what is no folder or archive of files
+        return None
+    if sides is None:
+        return None
+    for kinds in (sides.names, sides.names[::-1]):  # data.a may name the second one
+        wanted = zip((options.a, options.b), kinds, strict=True)
+        # the name of a side lists its folders: "trainA/, testA/"
+        if all(name is None or f"{name}/" in kind.split(", ") for name, kind in wanted):
+            return FileImages(files, sides.arrange(options.path)), kinds, sides
+    return None
+
+
+def _open_folders(options: Options) -> tuple[EncodedImages, Sequence[str]]:
+    """Return images whose classes are the sub-folders, and the names of two of them."""
     images = open_encoded_images(options.path, classes="folders")
     names = images.class_names
     if options.a is None and options.b is None and len(names) == 2:
-        return images, names, None
+        return images, names
     if options.a in names and options.b in names and options.a != options.b:
-        return images, (options.a, options.b), None
+        return images, (options.a, options.b)
     listed = ", ".join(names) or "none"
     raise DataError(
         f"data.path={options.path}: data unpaired needs two sub-folders of images, but these are there: {listed}; "
@@ -123,6 +129,7 @@ class _Unpaired(EncodedSource):
         channels, height, width = images.shape
         self.tensors = {"both": TensorSpec((channels, height, 2 * width), images.tensors["image"].dtype)}
         self.notices = images.notices
+        # a[0], b[0]: no row is of both, so the first ones tell which class is A
         self.fingerprint = f"{images.fingerprint} unpaired {len(a)} {len(b)} {a[0]} {b[0]}"
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ from paragan.engine.signs import History, Sign, lasting, mean_accuracy
 
 # Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the
 # fewer images, the sooner D overfits; with a few thousand, long before G has converged.
-MANY_IMAGES = 1000
+_MANY_IMAGES = 1000
 Advice = dict[str, Any]
 _NO_SETTING = "No setting is unusual: start from a checkpoint before it, or try other networks or more images"
 
@@ -59,19 +59,19 @@ def advise(
 
     Each has `name` of the rule, `value` that triggered it, `means`: the likely cause, `try`: the remedy, `changes`:
     settings to change, with their new values. history: telemetry, scores and log points by name, oldest first; what
-    is not finite is skipped. num_images: training images, 0 of a stream. settings: of the run, by dotted key.
-    can_augment: False for pairs, which would lose their conditions, and for what is no image.
+    is not finite is skipped. num_images: training images, 0 of a stream and of what is no image. settings: of the run,
+    by dotted key. can_augment: False for pairs, which would lose their conditions, and for what is no image.
     """
     usable = dict(settings or {})
-    is_small = 0 < num_images < MANY_IMAGES and not usable.get(AUGMENT)
+    is_small = 0 < num_images < _MANY_IMAGES and not usable.get(AUGMENT)
     if not can_augment:
-        usable[AUGMENT] = "not for these data"  # as if it were set: no remedy adds what is set
+        usable[AUGMENT] = "not for these data"  # as if it were set, after the line above: no remedy adds what is set
     advice = [_few_images(num_images, usable)] if is_small else []
     for rule in RULES:
         if (value := rule.sign(history)) is None:
             continue
         changes = rule.changes(usable)
-        remedy = describe_changes(changes, usable) if changes else rule.otherwise
+        remedy = _describe_changes(changes, usable) if changes else rule.otherwise
         if remedy is not None:
             advice.append(_entry(rule.name, value, rule.means, f"{rule.begin}{remedy}", changes))
     return tuple(advice)
@@ -81,7 +81,7 @@ def _few_images(num_images: int, settings: Settings) -> Advice:
     means = "The data set is small: D usually memorizes it before G has learned much."
     changes = augment(settings)
     otherwise = "Add pairs" if settings.get("data.flip", True) else "Try data.flip=true, or add pairs"
-    remedy = describe_changes(changes, settings) if changes else otherwise
+    remedy = _describe_changes(changes, settings) if changes else otherwise
     return _entry("few_images", num_images, means, remedy, changes)
 
 
@@ -89,7 +89,7 @@ def _entry(name: str, value: float, means: str, remedy: str, changes: Settings) 
     return {"name": name, "value": value, "means": means, "try": f"{remedy}.", "changes": dict(changes)}
 
 
-def describe_changes(changes: Settings, settings: Settings) -> str:
+def _describe_changes(changes: Settings, settings: Settings) -> str:
     """Return the settings to change: what each is, and what to try."""
     parts = []
     for key, value in changes.items():

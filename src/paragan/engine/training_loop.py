@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
@@ -40,10 +40,12 @@ class TrainingLoop(SavedGame):
     """Training loop of a GAN: steps of a scheme, and checkpoints, samples and scores in between.
 
     images: length of the run in real images. score: scores the sampling generator; None: scoring is off. stop: called
-    between steps; True saves a checkpoint and ends the run. telemetry: measures the game when samples are due.
-    fixed_samples: the sample sheets; None: there are none. roles: which player trains on which rank. sync_period:
-    steps after which all ranks of a player hold the same weights again (`local_sgd`). background: computes the scores
-    in another process; None: training waits for them.
+    between steps; True saves a checkpoint and ends the run. telemetry: measures the game; its period is a quarter of
+    that of sheets. fixed_samples: the sample sheets; None: there are none. roles: which player trains on which rank.
+    sync_period: steps after which all ranks of a player hold the same weights again (`local_sgd`). background: computes
+    the scores in another process; None: training waits for them.
+
+    Subclasses override `_log_step`, `_run_due` and `_is_best`.
     """
 
     images: int
@@ -55,8 +57,8 @@ class TrainingLoop(SavedGame):
     background: BackgroundScores | None = None
     scored_at: int = field(default=-1, init=False)  # step of the newest score
     _log: StepLog | None = field(default=None, init=False)  # from the `start` event on
-    _observed_at: int = 0  # images when periods were last checked
-    _sampled_at: int = -1  # step of the newest sheet
+    _observed_at: int = field(default=0, init=False)  # images when periods were last checked
+    _sampled_at: int = field(default=-1, init=False)  # step of the newest sheet
 
     @property
     def is_finished(self) -> bool:
@@ -181,6 +183,7 @@ class TrainingLoop(SavedGame):
         self._observed_at = now
         if is_due(self.every.telemetry_kimg, before, now):
             self.scheme.quiesce()
+            # a sheet is due only where telemetry is, whose period divides that of sheets
             yield from self._observe(report, is_due(self.every.sample_kimg, before, now))
         if is_due(self.every.score_kimg, before, now) and not self.is_finished:
             yield from self.scores()
@@ -236,15 +239,28 @@ class TrainingLoop(SavedGame):
             yield from self._scores_in_background(self.background)
             return
         self.scheme.quiesce()
+        score = yield from self._score_inline()
+        if self.is_score_pending:  # stopped
+            return
+        self.scored_at = self.clock.step
+        if self.clock.step > 0:
+            yield from self._keep_if_best(score if self.world.is_main else None)
+
+    def _score_inline(self) -> Generator[Event, None, Score | None]:
+        """Score while training waits; return None on ranks without G, and where it failed or was stopped.
+
+        After a stop the score is pending. Players on ranks of their own are not stopped in a score, so that the ranks
+        of both go on alike.
+        """
         score = None
+        self.is_score_pending = "g" in self.players
         with self.roles.others_waiting():
-            if "g" in self.players:
-                self.is_score_pending = True
+            if self.is_score_pending:
                 try:
                     with phase(Phase.EVALUATION):
                         score = self.compute_score()
                 except StopRequested:
-                    return
+                    return None
                 except Exception as error:
                     if not self._may_continue(error):
                         raise
@@ -254,12 +270,12 @@ class TrainingLoop(SavedGame):
             if score is not None:
                 values = {**score.values, "evaluation_mode": "inline"}
                 yield replace(self.event("score", values), repeat_s=score.seconds)
-        self.scored_at = self.clock.step
-        if self.clock.step == 0:
-            return
-        main_score = score if self.world.is_main else None
+        return score
+
+    def _keep_if_best(self, main_score: Score | None) -> Iterator[Event]:
+        """Keep the checkpoint if rank 0 has the best score. main_score: on rank 0. Collective."""
         is_best_by_rank = run_on_all_ranks(self.world, lambda: main_score is not None and self._is_best(main_score))
-        if is_best_by_rank[0]:  # rank 0 decides
+        if is_best_by_rank[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()
             run_on_all_ranks(self.world, lambda: self._update_best(main_score))

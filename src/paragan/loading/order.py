@@ -55,9 +55,9 @@ class ClassOrder:
         """Return the row numbers at these positions, as `Order.at`."""
         turns, places = np.divmod(positions, len(self._sizes))
         classes = self._classes(turns, places)
-        epochs, turns = np.divmod(turns, self._sizes[classes])
+        epochs, visits = np.divmod(turns, self._sizes[classes])  # a class is visited once in each turn
         keys = _round_keys(_mix(classes * _GOLDEN_GAMMA + self._key) + epochs.astype(np.uint64))
-        return self._rows[self._starts[classes] + _permuted(turns, self._sizes[classes].astype(np.uint64), keys)]
+        return self._rows[self._starts[classes] + _permuted(visits, self._sizes[classes].astype(np.uint64), keys)]
 
     def _classes(self, turns: Indices, places: Indices) -> _Words:
         """Return the classes at these places of turns, each of which is a permutation of the classes."""
@@ -77,6 +77,7 @@ def _permuted(places: Indices, sizes: _Words | np.uint64, keys: _Words) -> Indic
     height = np.ceil(np.sqrt(sizes)).astype(np.uint64)
     width = (sizes + height - np.uint64(1)) // height
     words = _feistel(places.astype(np.uint64), keys, height, width)
+    # a place outside is mapped again until it is inside, which keeps this a permutation
     outside = np.flatnonzero(words >= sizes)
     keys, height, width, sizes = (
         np.broadcast_to(values, (*values.shape[:-1], len(words))) for values in (keys, height, width, sizes)

@@ -24,12 +24,12 @@ class Options(PenaltyOptions):
 class Penalty(OptionsPenalty):
     """`codebook` plus beta times `commitment`, which G returns in `GeneratorOutput.extra`, per sample.
 
-    Without `codebook`, as of codes that are moving averages, the second alone.
+    A codebook of moving averages has no loss of its own: then only `commitment` counts.
     """
 
     name = "codebook"
     side = Side.G
-    for_images = False
+    needs_named_tensors = True
     options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:

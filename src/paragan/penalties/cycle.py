@@ -31,7 +31,7 @@ class Penalty(OptionsPenalty):
 
     name = "cycle"
     side = Side.G
-    for_images = False
+    needs_named_tensors = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

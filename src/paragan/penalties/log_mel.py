@@ -27,7 +27,7 @@ class Penalty(OptionsPenalty):
 
     name = "log_mel"
     side = Side.G
-    for_images = False
+    needs_named_tensors = True
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)

@@ -55,7 +55,7 @@ class MissingFileError(DataError):
 class ByteStore(ABC):
     """Base class of files in one place. address: of the place, as messages name it, without secrets.
 
-    num_attempts: number of reads after which bytes that differ from their sha256 are final; before
+    num_attempts: number of reads by `shard_folder` after which bytes that differ from their sha256 are final; before
     each but the first, `forget` drops local copies. Several threads may read at the same time.
     """
 

@@ -90,7 +90,7 @@ class Writer(Lines):
 
     def write(self, event: Event) -> None:
         """Append an event; a score also replaces score.json."""
-        if event.kind in ("checkpoint", "end"):
+        if event.kind in ("checkpoint", "end"):  # not for each line, as it reads from the file system
             self._restore()
         self._append(event.line)
         if event.kind == "score":

@@ -70,13 +70,14 @@ class _WandbRun:
             row["score/protocol"] = dict(entry.protocol)
         if entry.sheet is not None:
             row["samples"] = wandb.Image(entry.sheet)
-        if entry.step < self._step:  # wandb drops rows of earlier steps, such as scores in the background
+        # wandb drops rows of earlier steps, such as scores in the background: these are in the newest one
+        if entry.step < self._step:
             row["score/kimg"] = row.pop("kimg", None)
         self._step = max(self._step, entry.step)
         self._run.log(row, step=self._step)
 
     def finish(self, code: int) -> None:
-        """Finish the run: finished, preempted (it can resume) or failed."""
+        """Finish the run: finished, preempted (it can resume) or failed. code: exit code of the process."""
         if code in _tracker.STOPPED_CODES:
             self._run.mark_preempting()
         self._run.finish(exit_code=code)

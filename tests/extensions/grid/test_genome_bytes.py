@@ -42,13 +42,13 @@ def test_serialized_genome_is_read_by_safetensors(tmp_path):
 
 def test_serialized_bytes_do_not_depend_on_tensor_order():
     turned = dict(reversed(TENSORS.items()))
-    assert Genome(turned, TRAITS).digest == Genome(TENSORS, TRAITS).digest
+    assert Genome(turned, TRAITS).file_bytes == Genome(TENSORS, TRAITS).file_bytes
 
 
 def test_unpacked_genome_equals_the_genome():
     genome = Genome(TENSORS, TRAITS)
     found = Genome.unpack(genome.pack(), genome)
-    assert found.tensors.keys() == TENSORS.keys() and found.traits == TRAITS and found.digest == genome.digest
+    assert found.tensors.keys() == TENSORS.keys() and found.traits == TRAITS and found.file_bytes == genome.file_bytes
     for name, value in TENSORS.items():
         assert found.tensors[name].dtype == value.dtype and torch.equal(found.tensors[name], value), name
 
@@ -60,7 +60,7 @@ def test_packed_cell_state_equals_the_cell_state():
     assert len(messages) == 3
     found = CellState.unpack(messages, centre)
     assert found.to_dict() == state.to_dict() and found.number == 3
-    assert [found.centre[side].digest for side in Side] == [centre[side].digest for side in Side]
+    assert [found.centre[side].file_bytes for side in Side] == [centre[side].file_bytes for side in Side]
     for invalid in ([], messages[:1], messages[1:], [*messages, messages[-1]]):
         with pytest.raises(CheckpointError, match=r"the received bytes are not a valid (cell|genome)"):
             CellState.unpack(invalid, centre)

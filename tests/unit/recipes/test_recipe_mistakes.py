@@ -31,8 +31,8 @@ def folder(tmp_path_factory):
         ("codec", {"balancer.weights": {"mel": 1}}, "balancer.weights.mel: G has no such term; its terms are"),
         ("digits", {"data": {"name": "speech"}}, "model .* generates images, but a sample of data speech has audio"),
         ("vocoder", {"model.rates": [4, 5]}, "N a multiple of 20, not 1x4096"),
-        ("digits", {"penalties": ["log_mel"]}, "penalty log_mel does not support images"),
-        ("digits", {"penalties": ["codebook"]}, "penalty codebook does not support images"),
+        ("digits", {"penalties": ["log_mel"]}, "penalty log_mel does not support model dcgan"),
+        ("digits", {"penalties": ["codebook"]}, "penalty codebook does not support model dcgan"),
         ("vqgan-cifar10", {"model.halvings": 5}, "not a multiple of 32, which model.halvings=5 needs"),
         (
             "superres",

@@ -25,7 +25,8 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
     g = {name.removeprefix("generator."): value for name, value in weights.items()}
     if "conv_pre.weight" not in g:
         tensors = renamed(weights, _D_RULES)
-        settings = {"name": "hifigan", "flavour": "v1 or v3"}  # of one D, which is not that of `small`
+        # a text for the message: both flavours have this D, `small` has another
+        settings = {"name": "hifigan", "flavour": "v1 or v3"}
         yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
         return
     stages = numbers(g, rf"ups\.{_N}\.weight")

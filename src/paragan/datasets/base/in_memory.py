@@ -81,7 +81,7 @@ def stratified_split(labels_N: Tensor, share: float, name: str) -> dict[str, Ten
     """
     shuffled = torch.randperm(len(labels_N), generator=rng.generator(name, "split"))
     by_class = shuffled[labels_N[shuffled].argsort(stable=True)]
-    # row n of `by_class` is picked where share * n passes a whole number: evenly in all classes
+    # row n is picked where share * n passes a whole number: at equal distances, so evenly in all classes, in order here
     num_picked = (torch.arange(len(labels_N) + 1, dtype=torch.float64) * share).ceil()
     picked = by_class[num_picked.diff() > 0]
     is_single = labels_N.bincount()[labels_N] == 1

@@ -41,6 +41,7 @@ class TensorSource(Source):
         arrays, self.column_names = split_names(data)
         columns = _columns(arrays)
         self._count = _num_samples(columns)
+        # numbers as stored, and after the cast, in which large ones may be infinite
         self.notices = cast_notices({name: column[0] for name, column in columns.items()}, dtype)
         self._stacked: dict[str, Tensor] = {}
         self._ragged: dict[str, list[Tensor]] = {}
@@ -108,9 +109,13 @@ def _num_samples(columns: Mapping[str, Tensor | list[Tensor]]) -> int:
 
 
 def _notice_not_finite(
-    name: str, samples: Tensor | list[Tensor], stored: Tensor | list[Tensor], columns: Sequence[str], max_share: float
+    name: str,
+    samples: Tensor | list[Tensor],
+    before_cast: Tensor | list[Tensor],
+    columns: Sequence[str],
+    max_share: float,
 ) -> tuple[str, ...]:
-    """Return a line about samples that are not finite. stored: before the cast. Raises `DataError` for many."""
+    """Return a line about samples that are not finite. Raises `DataError` for many."""
     if isinstance(samples, Tensor):
         rows = rows_not_finite(samples)
     else:
@@ -122,7 +127,7 @@ def _notice_not_finite(
     where = f", at {list(place)}" if place else ""
     if columns:
         where = f", column {columns[place[0]]!r}"
-    value = stored[rows[0]][place]
+    value = before_cast[rows[0]][place]
     what, cure = "is not finite", f"leave them out or replace the values {CAUSES}"
     if value.isfinite():
         what = f"has {value.item():.3g}, beyond {dtype_name(first.dtype)},"

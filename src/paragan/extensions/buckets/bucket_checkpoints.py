@@ -59,7 +59,7 @@ class BucketCheckpoints:
             if stored == (path / MANIFEST).read_bytes():
                 return 0
             self.withdraw(name)
-        names = [*read_manifest(read_checkpoint(path).path).sums, *self.extra]
+        names = [*read_manifest(read_checkpoint(path).path).sums, *self.extra]  # `read_checkpoint` verifies the files
         sizes = {file: (path / file).stat().st_size for file in names}
         for file in names:
             self.check_lease()
@@ -92,7 +92,10 @@ class BucketCheckpoints:
         self.bucket.delete(f"{self.folder}/{name}/{MANIFEST}")
 
     def prune(self, keep: int, protected: Collection[str] = ()) -> None:
-        """Remove all but the newest `keep` and protected checkpoints, and unfinished older uploads."""
+        """Remove all but the newest `keep` (one or more) and protected checkpoints, and unfinished older uploads.
+
+        A folder that is newer than these is an upload under way.
+        """
         newest = self.committed()[-keep:]
         for name in self._files():
             if newest and name not in (*newest, *protected) and name < newest[-1]:
@@ -115,6 +118,7 @@ class BucketCheckpoints:
                 if attempt == _MAX_DOWNLOADS:
                     remove_tree(new)
                     where = self.bucket.where(f"{self.folder}/{name}")
+                    # the address instead of the temporary folder
                     raise CheckpointError(str(error).replace(str(new), where)) from None
         remove_tree(path)
         new.rename(path)

@@ -54,7 +54,7 @@ class RunMirror:
         self._deadline = time.monotonic() + timeout_s
         self._ending.set()
         self._thread.join(timeout_s)
-        is_late = self._thread.is_alive()  # the removal below ends it
+        is_late = self._thread.is_alive()  # its upload fails once the files are gone, and the deadline is over
         failure = self._failure
         remove_tree(self._staging)
         if self._lease.is_lost:
@@ -73,7 +73,7 @@ class RunMirror:
             self._try_to_upload(is_last)
             if is_last and (not self._failure or time.monotonic() > self._deadline):
                 return
-            if self._failure and is_last:
+            if self._failure and is_last:  # `_ending` is set, so it would not wait
                 time.sleep(min(_PAUSE_S, max(0.0, self._deadline - time.monotonic())))
             else:
                 self._ending.wait(_PAUSE_S if self._failure else _POLL_S)
@@ -93,8 +93,8 @@ class RunMirror:
     def _upload_new(self, is_last: bool) -> None:
         if is_last or time.monotonic() >= self.files.next_upload:
             self.files.upload()
-        for newest in CheckpointWriter(folder=self._folder / "checkpoints").paths()[-1:]:
-            self._upload_run(newest)
+        if paths := CheckpointWriter(folder=self._folder / "checkpoints").paths():
+            self._upload_run(paths[-1])
         best = self._folder / "best"
         if (best / MANIFEST).is_file():
             name = f"step-{int(read_json(best / STATE)['step']):09d}"
@@ -118,7 +118,10 @@ class RunMirror:
             self.checkpoints.prune(self._keep, [path.name for path in protected])
 
     def _upload(self, checkpoints: BucketCheckpoints, path: Path, name: str) -> bool:
-        """Upload a checkpoint, unless that was done or another has replaced it; return whether it was."""
+        """Upload a checkpoint, unless that was done or another has replaced it; return whether bytes were sent.
+
+        name: in the bucket; that of `best` has its step, its folder has none.
+        """
         began = time.time()
         staged = self._staging / path.name
         remove_tree(staged)
@@ -132,6 +135,7 @@ class RunMirror:
                 raise
             return False
         num_bytes = checkpoints.upload(staged, name, self.files.upload)
+        remove_tree(staged)
         self._uploaded.add(key)
         if not num_bytes:
             return False  # the bucket had it
@@ -143,7 +147,6 @@ class RunMirror:
         }
         with open_to_append(self._folder / UPLOADS) as file:
             file.write(json.dumps(values).encode() + b"\n")
-        remove_tree(staged)
         return True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
 from paragan.layers.modes import remember_modes
 
-_PLAYER_KEYS = ("player/updates",)  # the schedule follows the updates of the cell
+_PLAYER_KEYS = ("player/updates",)
 _NETWORKS = ("net/", "ema/")
 _DEFAULT_CALLING = Calling()
 
@@ -31,7 +30,7 @@ _DEFAULT_CALLING = Calling()
 class Traits:
     """Properties of a genome besides its tensors.
 
-    lr: learning rate before any schedule. loss: number of the loss of its last training. cell: in
+    lr: learning rate before any schedule. loss: of its last training, as an index into the losses of the grid. cell: in
     which its lineage began. generation: in which it was created. memory: type of the optimiser
     whose state (moments) it contains, such as torch.optim.adam.Adam; empty: it contains none.
     """
@@ -59,7 +58,8 @@ class Genome:
     """Tensors and traits of one player.
 
     tensors: weights under `net/` and `ema/`; optimiser state under `optimizer/` and `player/`.
-    A genome equals only itself, not one with the same tensors.
+    Counts of updates and images are those of a player and not of its genome: the schedule of a cell follows its own
+    updates. A genome equals only itself, not one with the same tensors.
     """
 
     tensors: Mapping[str, Tensor] = field(repr=False)
@@ -68,7 +68,7 @@ class Genome:
     @classmethod
     def from_player(cls, player: Player, traits: Traits) -> Genome:
         """Copy a player."""
-        pieces, _ = state_of(player)  # the counters stay with the player
+        pieces, _ = state_of(player)
         tensors = {name: value.clone() for name, value in pieces.tensors.items() if name not in _PLAYER_KEYS}
         has_memory = any(name.startswith("optimizer/") for name in tensors)
         return cls(tensors, replace(traits, memory=_optimizer_type(player) if has_memory else ""))
@@ -79,7 +79,6 @@ class Genome:
         Optimiser state of another optimiser type is dropped.
         """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
-        # what a genome does not have, the player keeps: its own counts of updates and images
         current = {"player/updates": player.updates}
         if player.scaler is not None:
             current |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}
@@ -117,18 +116,14 @@ class Genome:
         file_bytes = data.numpy().tobytes()
         try:
             tensors = load(file_bytes)
-            header_size = int.from_bytes(file_bytes[:8], "little")  # as the format of safetensors says
+            # `load` returns no metadata, which the format of safetensors has in front of the tensors
+            header_size = int.from_bytes(file_bytes[:8], "little")
             metadata = json.loads(file_bytes[8 : 8 + header_size])["__metadata__"]
             genome = cls(tensors, Traits.from_dict(json.loads(metadata["traits"])))
         except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise CheckpointError(f"genome: the received bytes are not a valid genome ({str(error)[:100]})") from None
         check_same(shapes_of(genome.weights), shapes_of(like.weights), "genome")
         return genome
-
-    @property
-    def digest(self) -> str:
-        """Hash of all bits (16 hexadecimal digits)."""
-        return hashlib.sha256(self.file_bytes).hexdigest()[:16]
 
 
 class EvalNetwork:

@@ -19,13 +19,16 @@ from paragan.extensions.tuning.space import Dimension, trial_words
 from paragan.extensions.tuning.study import StudyPlan
 from paragan.extensions.tuning.tune import Tuning, check_trials, goal_direction, tune
 
-_PROGRAM_GOAL = "fd"
+_PROGRAM_GOAL = "fd"  # the first metric where images are scored
 _PROGRAM_TRIALS = 10  # trials of a program that are together as long as its run
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramTuning:
-    """A run of a program to tune, on the ranks of `world`. networks: from memory. folder: of the run."""
+    """A run of a program to tune, on the ranks of `world`.
+
+    networks: from memory. place: of this rank; None: it is alone. folder: of the run.
+    """
 
     config: RunConfig
     networks: Model
@@ -41,8 +44,12 @@ class ProgramTuning:
         """
         if (self.folder / "config.yaml").is_file() and not fresh:
             former = compare(self.config, read_recipe(str(self.folder / "config.yaml"), outside=ANY))
-            keys = tuple(dimension.key for dimension in dimensions)
-            values = {key: value for key, (_, value) in former.items() if key.startswith(keys)}
+            tuned = [dimension.key for dimension in dimensions]  # of values, or of choices with options below
+            values = {
+                key: value
+                for key, (_, value) in former.items()
+                if any(key == of or key.startswith(f"{of}.") for of in tuned)
+            }
             return self._configure([f"{key}={json.dumps(value)}" for key, value in values.items()])
         config = self.config
         check_trials(self._configure, dimensions)

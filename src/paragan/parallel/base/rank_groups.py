@@ -40,7 +40,8 @@ def rank_groups(world: World, size: int | None, setting: str) -> RankGroups:
             f"{setting}={count} does not divide {world.size} ranks; pass a divisor, or another number of devices"
         )
     key = ("groups", count)
-    if key not in world.meshes:  # on all ranks or on none, or they would wait here; players of one size share them
+    # Players of one size share the groups. All ranks have the key or none has it, since all wait for a new group.
+    if key not in world.meshes:
         first = world.rank // count * count
         world.meshes[key] = (
             _part_of(world, list(range(first, first + count))),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from paragan.core.layout import optimizer_weights
-from paragan.extensions.grid.executors.stacked_networks import stack_in_place, views_of_rows
+from paragan.extensions.grid.executors.stacked_tensors import stack_in_place, views_of_rows
 from paragan.game import schedule
 from paragan.game.player import Player
 

@@ -16,6 +16,7 @@ from torch.func import functional_call, vmap
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import copy_networks
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
+from paragan.extensions.grid.executors.stacked_tensors import memory_order, move_into, stack_in_place, stack_weights
 from paragan.game.network import CalledNetwork
 from paragan.layers.random import RowDrawing, row_drawing_layers, uses_random_numbers, with_keys
 from paragan.layers.update_once import begin_update, update_once_layers
@@ -41,10 +42,11 @@ class StackedNetwork(RowDrawing):
         self._update_once = update_once_layers(self._template[0])
         self._row_drawing = tuple(row_drawing_layers(self._template[0]))
         self.draws = uses_random_numbers(self._template[0])
-        self.flat_CP, weights = _stack_weights([list(net.parameters()) for net in nets])
+        # one memory: rows of all weights of a cell (`flat_CP`), and the stack of each weight as a view of it
+        self.flat_CP, weights = stack_weights([list(net.parameters()) for net in nets])
         self.weights = nn.ParameterList(weights)
         self._in_order = tuple(self.weights)  # iterating over a ParameterList is slow
-        self._memory_orders = tuple(map(_memory_order, self._in_order))
+        self._memory_orders = tuple(map(memory_order, self._in_order))
         self._weights = dict(zip(dict(nets[0].named_parameters()), self._in_order, strict=True))
         self.buffers_C = stack_in_place([list(net.buffers()) for net in nets])
         self.buffers_by_name_C = dict(zip(dict(nets[0].named_buffers()), self.buffers_C, strict=True))
@@ -57,7 +59,7 @@ class StackedNetwork(RowDrawing):
             self._check_mappable(tensors)
             self._is_mappable = True
         output = self._call_mapped(tensors, self.buffers_by_name_C)
-        if isinstance(output, tuple):
+        if isinstance(output, tuple):  # of D, by `_as_tensors`
             logits, *layers = map(self._by_row, output)
             return DiscriminatorOutput(logits, layers[0] if len(layers) == 1 else layers or None)
         return self._by_row(output)
@@ -92,7 +94,7 @@ class StackedNetwork(RowDrawing):
         """Refuse a network that `vmap` cannot call; changes no state."""
         due = [layer.update_due for layer in self._update_once]
         try:
-            with torch.enable_grad():
+            with torch.enable_grad():  # as in training, although the first call may be one for samples
                 self._call_mapped(tensors, {name: value.clone() for name, value in self.buffers_by_name_C.items()})
         except RuntimeError as error:
             problem = f"{type(self._template[0]).__name__} ({' '.join(str(error).split())[:200]})"
@@ -108,7 +110,7 @@ class StackedNetwork(RowDrawing):
         keys_B = None
         if self.keys_B is not None:
             keys_B, *inputs = inputs  # type: ignore[assignment]
-        tensors = {**weights, **buffers}
+        tensors = {**weights, **buffers}  # where `functional_call` puts a tensor that replaces a buffer
         # keys are an input, so that each row draws as it does in the network of its cell alone
         with with_keys(self._row_drawing, keys_B):
             output = functional_call(self._template[0], tensors, tuple(inputs))
@@ -128,58 +130,23 @@ class StackedNetwork(RowDrawing):
 
 
 def called_stack(stack: StackedNetwork, of_cell: CalledNetwork) -> CalledNetwork:
-    """Return a stack as a network that is called as those of its cells, in any memory layout."""
+    """Return a stack as a network that is called as those of its cells, in any memory layout.
+
+    What `CalledNetwork` reads from the layers of a module is set here: a stack does not register those of its cells.
+    """
     called = CalledNetwork(module=stack, calling=replace(of_cell.calling, channels_last=False))
-    called.mixes = of_cell.mixes  # the stack does not register their layers
+    called.mixes = of_cell.mixes
     called.draws = of_cell.draws
+    # all of them: those of layers that advance once for an update (`update_once`) are among the stacks, too
     called.buffers = tuple((stack.buffers_by_name_C, name) for name in stack.buffers_by_name_C)
     return called
 
 
-def stack_in_place(tensors: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """Stack the tensors of each cell with those of the others, and make them views of the stacks."""
-    stacks = [torch.stack(of_cells) for of_cells in zip(*tensors, strict=True)]
-    move_into(stacks, tensors)
-    return stacks
-
-
-def move_into(stacks: Sequence[Tensor], tensors: Sequence[Sequence[Tensor]]) -> None:
-    """Make the tensors of each cell views of stacks, with their values, where they are not."""
-    for stack, *of_cells in zip(stacks, *tensors, strict=True):
-        for tensor, row in zip(of_cells, stack, strict=True):
-            if tensor.data_ptr() != row.data_ptr():  # the network, or a clone, has put a new tensor there
-                tensor.data = row.copy_(tensor.data)
-
-
-def views_of_rows(rows_CP: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """Return views (C, …) of rows with the shapes and memory layouts of the weights of a network."""
-    views = []
-    first = rows_CP.storage_offset()
-    for weight in weights:
-        strides = (rows_CP.stride(0), *torch.empty_like(weight).stride())
-        views.append(rows_CP.as_strided((len(rows_CP), *weight.shape), strides, first))
-        first += weight.numel()
-    return views
-
-
-def _stack_weights(weights: Sequence[Sequence[nn.Parameter]]) -> tuple[Tensor, list[nn.Parameter]]:
-    """Return the weights of each cell as rows of one matrix, (C, P), and as stacks that view it."""
-    first = weights[0]
-    flat_CP = first[0].new_empty(len(weights), sum(weight.numel() for weight in first))
-    views = views_of_rows(flat_CP, first)
-    move_into(views, weights)  # the players' own parameters become rows: optimisers and genomes need no copy
-    pairs = zip(views, first, strict=True)
-    return flat_CP, [nn.Parameter(view, weight.requires_grad) for view, weight in pairs]
-
-
-def _memory_order(weight: Tensor) -> tuple[int, ...]:
-    """Return the axes of a stack in the order of their memory: first the cells."""
-    strides = torch.empty_like(weight[0]).stride()
-    return (0, *(1 + axis for axis in sorted(range(len(strides)), key=lambda axis: -strides[axis])))
-
-
 def _as_tensors(output: Any) -> Any:
-    """Return the output of a network as a tensor or a tuple of tensors."""
+    """Return the output of a network as a tensor, or as a tuple of logits and layers of D.
+
+    Other outputs are dropped: cells have no term that reads them (`choice` refuses it).
+    """
     if isinstance(output, (DiscriminatorOutput, tuple, Mapping, list)):
         single = DiscriminatorOutput.of(output).single("a grid")
         return (single.logits_B, *single.layers)
