@@ -132,12 +132,14 @@ def _expected(parameter: inspect.Parameter, value: object) -> str:
         return "" if _is_number(value) else "a number"
     if not isinstance(default, tuple):
         return ""
-    problem = f"a list of {len(default)} numbers"
+    return "" if _is_list_like(value, default) else f"a list of {len(default)} numbers"
+
+
+def _is_list_like(value: object, default: tuple[object, ...]) -> bool:
+    """Return whether a value is a list of as many numbers, with None only where the default has it: (None, 1e-3)."""
     if not isinstance(value, list | tuple) or len(value) != len(default):
-        return problem
-    # None stands where the default has it, as in eps=(None, 1e-3) of Adafactor
-    fits = all(_is_number(item) or item is part is None for item, part in zip(value, default, strict=True))
-    return "" if fits else problem
+        return False
+    return all(_is_number(item) or item is part is None for item, part in zip(value, default, strict=True))
 
 
 def _is_number(value: object) -> bool:

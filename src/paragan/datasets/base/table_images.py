@@ -28,7 +28,7 @@ _IMAGE_NAMES = ("image", "img", "jpg", "png", "photo", "picture", "pixel_values"
 _HF_MARKS = ("dataset_dict.json", "state.json")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Table:
     """One file. ends: number of rows up to the end of each row group of a Parquet file. num_bytes: unpacked.
 
@@ -185,13 +185,14 @@ def _open_table(path: Path) -> _Table:
     with _raise_data_errors(path):
         if path.suffix == ".arrow":
             arrow = _map_arrow(path)
-            table = _Table(path, arrow.schema, np.array([len(arrow)]), mapped=arrow)
+            table = _Table(path=path, schema=arrow.schema, ends=np.array([len(arrow)]), mapped=arrow)
         else:
             metadata = parquet.read_metadata(path)
             groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
             ends = np.cumsum([group.num_rows for group in groups], dtype=np.int64)
             num_bytes = sum(group.total_byte_size for group in groups)
-            table = _Table(path, metadata.schema.to_arrow_schema(), ends, num_bytes)
+            schema = metadata.schema.to_arrow_schema()
+            table = _Table(path=path, schema=schema, ends=ends, num_bytes=num_bytes)
         _ = table.schema.names  # read here, so that a name that is no Unicode is an error of this file
         return table
 
