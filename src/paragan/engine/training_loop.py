@@ -249,8 +249,8 @@ class TrainingLoop(SavedGame):
     def _score_inline(self) -> Generator[Event, None, Score | None]:
         """Score while training waits; return None on ranks without G, and where it failed or was stopped.
 
-        After a stop the score is pending. Players on ranks of their own are not stopped in a score: the ranks of D would
-        go on alone.
+        After a stop the score is pending. Players on ranks of their own are not stopped in a score, or the ranks of D
+        would go on alone.
         """
         score = None
         self.is_score_pending = "g" in self.players
