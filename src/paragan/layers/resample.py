@@ -36,30 +36,21 @@ class DownConv2d(nn.Conv2d):
 
 
 def upsample(x: Tensor) -> Tensor:
-    """Double the resolution of (B, C, H, W), bilinear."""
-    return F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+    """Double the resolution of (B, C, H, W), bilinear; beyond the border are zeros, as in StyleGAN2's code.
 
-
-def downsample(x: Tensor) -> Tensor:
-    """Halve the resolution of (B, C, 2H, 2W); four times its transpose is `upsample`.
-
-    The filter along an axis is (1, 3, 3, 1) / 8. The border is replicated.
+    It is four times the transpose of `blur(x, 1, 1, stride=2)`.
     """
-    return _smoothed(F.pad(x, (1, 1, 1, 1), mode="replicate"), 2)
+    return F.interpolate(F.pad(x, (1, 1, 1, 1)), scale_factor=2, mode="bilinear")[..., 2:-2, 2:-2]
 
 
 def blur(x: Tensor, before: int, after: int, stride: int = 1) -> Tensor:
-    """Filter (B, C, H, W) as `downsample` does, after padding with zeros.
+    """Filter (B, C, H, W) by (1, 3, 3, 1) / 8 along both axes, after padding with zeros.
 
     A side becomes (side + before + after - 4) // stride + 1. StyleGAN2 filters so around changes of
     resolution (Karras et al. 2020, appendix B).
     """
-    return _smoothed(F.pad(x, (before, after, before, after)), stride)
-
-
-def _smoothed(x: Tensor, stride: int) -> Tensor:
-    """Filter by (1, 3, 3, 1) / 8 along both axes, by operations that have second derivatives."""
-    return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2, stride)
+    x = F.pad(x, (before, after, before, after))
+    return F.avg_pool2d(F.avg_pool2d(F.avg_pool2d(x, 2, 1), 2, 1), 2, stride)  # operations with second derivatives
 
 
 def _taps(like: Tensor) -> Tensor:

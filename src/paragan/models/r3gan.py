@@ -1,11 +1,10 @@
 """R3GAN (Huang et al. 2024, "The GAN is dead; long live the GAN!").
 
 Residual networks without norms, the same for both players: 1x1 to twice the channels, grouped 3x3, 1x1 back, biases
-before the two activations and nowhere else, Fix-up initialisation (Zhang et al. 2019), bilinear resampling (the border
-is replicated; the authors' code adds zeros). Trained with the relativistic loss, R1 and R2. Images are not confined to
-[-1, 1] in training. Parameters of the paper's networks (G / D): CIFAR-10 at width 768 20,781,952 / 21,280,512;
-ImageNet-64 at width 1536 103,570,432 / 107,205,120; FFHQ-256, whose `g_widths` are [768, 768, 768, 768, 384, 192, 96],
-without labels 23,057,952 / 23,009,568.
+before the two activations and nowhere else, Fix-up initialisation (Zhang et al. 2019), bilinear resampling. Trained
+with the relativistic loss, R1 and R2. Images are not confined to [-1, 1] in training. Parameters of the paper's
+networks (G / D): CIFAR-10 at width 768 20,781,952 / 21,280,512; ImageNet-64 at width 1536 103,570,432 / 107,205,120;
+FFHQ-256, whose `g_widths` are [768, 768, 768, 768, 384, 192, 96], without labels 23,057,952 / 23,009,568.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from paragan.core.option_types import Count
 from paragan.layers.blocks import fill_normal, fill_zero, run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
-from paragan.layers.resample import downsample, upsample
+from paragan.layers.resample import blur, upsample
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
 from paragan.models._checks import map_sizes
 from paragan.models._options import NetworkOptions
@@ -137,7 +136,7 @@ class Stage(nn.Module):
 
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> Tensor:
         if self.resample == "down":
-            h = downsample(h)
+            h = blur(h, before=1, after=1, stride=2)
         h = self.change(h)
         if self.resample == "up":
             h = upsample(h)

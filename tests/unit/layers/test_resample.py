@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from paragan.layers.blocks import DownBlock, UpBlock, identity_wrap
-from paragan.layers.resample import DownConv2d, UpConv2d, downsample, upsample
+from paragan.layers.resample import DownConv2d, UpConv2d, blur, upsample
 from paragan.layers.spectral_norm import spectral_norm
 
 
@@ -73,17 +73,24 @@ def test_down_block_is_the_papers(first, down):
     assert torch.equal(x, before)
 
 
-def test_halving_is_the_filter_and_a_quarter_of_the_transpose_of_doubling():
-    x = images(2, 3, 6, 8)
+@pytest.mark.parametrize("sides", [(6, 8), (2, 4), (5, 3)])
+def test_doubling_is_four_times_the_filter_of_pixels_between_zeros(sides):
+    """As the authors of StyleGAN2 and R3GAN double: zeros lie beyond the border, too."""
+    x = images(2, 3, *sides)
+    spread = x.new_zeros(2, 3, 2 * sides[0], 2 * sides[1])
+    spread[..., ::2, ::2] = x
     taps = torch.tensor([1.0, 3.0, 3.0, 1.0], dtype=torch.float64) / 8
     kernel = torch.outer(taps, taps).expand(3, 1, 4, 4)
-    plainly = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), kernel, stride=2, groups=3)
-    torch.testing.assert_close(downsample(x), plainly, rtol=1e-12, atol=1e-13)
-    small = images(2, 3, 3, 4).requires_grad_()
+    plainly = 4 * F.conv2d(F.pad(spread, (2, 1, 2, 1)), kernel, groups=3)
+    torch.testing.assert_close(upsample(x), plainly, rtol=1e-12, atol=1e-13)
+
+
+def test_halving_is_a_quarter_of_the_transpose_of_doubling():
+    x, small = images(2, 3, 6, 8), images(2, 3, 3, 4).requires_grad_()
     (back,) = torch.autograd.grad((upsample(small) * x).sum(), small)
-    torch.testing.assert_close(back, 4 * downsample(x), rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(back, 4 * blur(x, 1, 1, stride=2), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("kind", [upsample, downsample])
+@pytest.mark.parametrize("kind", [upsample, lambda x: blur(x, 1, 1, stride=2)])
 def test_resampling_is_differentiable_twice(kind):
     assert torch.autograd.gradgradcheck(kind, (images(1, 2, 4, 4).requires_grad_(),))
