@@ -44,8 +44,8 @@ def small():
 def test_scorer_inaccurate_judge_warns_once(small, tmp_path, monkeypatch, symmetric, names, warning):
     """Symmetric: images of one shade, so that all turns look the same and few classes can be told apart."""
     said, parts = [], []
-    if symmetric:  # there is nothing to learn, so nothing is learnt in few steps
-        monkeypatch.setattr(classifier, "STEPS", 20)
+    # where there is nothing to learn, nothing is learnt in few steps
+    monkeypatch.setattr(classifier, "STEPS", 20 if symmetric else 250)
     for source in small:
         x, y = source.images_NCHW, source.labels_N
         if symmetric:
