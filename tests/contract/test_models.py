@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from functools import cache
 from itertools import pairwise, product
 
 import pytest
@@ -36,6 +37,16 @@ def is_conditional(name: str) -> bool:
 
 
 def build(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **wanted) -> nn.Module:
+    """A copy of `construct`, which takes longer, mostly for orthogonal weights."""
+    return copy.deepcopy(_constructed(name, side, classes, shape, seed, **wanted))
+
+
+@cache
+def _constructed(*arguments, **wanted) -> nn.Module:
+    return construct(*arguments, **wanted)
+
+
+def construct(name: str, side: str, classes: int, shape=SIZES[0], seed: int = 0, **wanted) -> nn.Module:
     net = getattr(registry.load_module("models", name), side)(
         options(name, conditional=classes > 0, **wanted), shape, classes
     )
@@ -167,11 +178,11 @@ def test_gradients_reach_every_parameter(name, side, classes):
 @every_network
 def test_starts_are_keyed_by_seed_and_name(name, side, classes):
     torch.manual_seed(0)
-    a = build(name, side, classes).state_dict()
+    a = construct(name, side, classes).state_dict()
     torch.manual_seed(1)
-    build(name, "Generator", 0)  # moves the global generator on
-    b = build(name, side, classes).state_dict()
-    c = build(name, side, classes, seed=1).state_dict()
+    construct(name, "Generator", 0)  # moves the global generator on
+    b = construct(name, side, classes).state_dict()
+    c = construct(name, side, classes, seed=1).state_dict()
     assert all(torch.equal(a[k], b[k]) for k in a)
     assert any(not torch.equal(a[k], c[k]) for k in a)
 
