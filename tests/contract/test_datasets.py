@@ -130,9 +130,18 @@ def make(dataset):
     return lambda split: registry.load_module("datasets", name).source(options, split)
 
 
+@pytest.fixture(scope="module")
+def opened():
+    return {}
+
+
 @pytest.fixture
-def parts(make):
-    return {split: make(split) for split in ("train", "held_out")}
+def parts(dataset, make, opened):
+    """Both parts; those of real data, which take half a second to read, are opened once."""
+    name = dataset[0] if dataset[0] in ("cifar10", "mnist") else None
+    if name is None or name not in opened:
+        opened[name] = {split: make(split) for split in ("train", "held_out")}
+    return opened[name]
 
 
 def test_samples_are_as_declared(parts):
