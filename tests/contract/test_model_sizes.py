@@ -10,7 +10,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput, GeneratorOutput
 from paragan.layers.init import initialise
 from paragan.layers.update_once import begin_update, hold_updates
-from tests.contract.test_models import MODELS, SIDES, build, options
+from tests.contract.small_networks import MODELS, SIDES, build, options
 from tests.marks import slow
 
 OTHERS = ["cyclegan", "real_esrgan", "vqgan"]  # that make images from images

@@ -11,7 +11,8 @@ from paragan.layers import padded_channels
 from paragan.layers.padded_channels import pad_channels
 from paragan.layers.update_once import begin_update
 from paragan.loading.loader import Loader
-from tests.contract.test_models import all_of, build, call, every_network, inputs, stirred
+from tests.contract.small_networks import all_of, build, call, inputs, stirred
+from tests.contract.test_models import every_network
 from tests.contract.test_tensor_models import CPU, config, found, images
 
 __all__ = ["config", "found", "images"]  # fixtures

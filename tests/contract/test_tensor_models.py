@@ -15,7 +15,7 @@ from paragan.core.outputs import GeneratorOutput
 from paragan.core.types import Side
 from paragan.layers.init import SCHEMES, initialise
 from paragan.loading.loader import Loader
-from tests.contract.test_models import MODELS
+from tests.contract.small_networks import MODELS
 
 CPU = torch.device("cpu")
 SPEECH = ("data.utterances=4", "data.segment=1024")

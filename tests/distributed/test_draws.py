@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.contract.test_models import MODELS
+from tests.contract.small_networks import MODELS
 from tests.marks import slow
 
 pytestmark = pytest.mark.distributed

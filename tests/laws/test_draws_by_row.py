@@ -19,7 +19,7 @@ from paragan.loading.loader import Loader
 from paragan.models._style import Noise
 from paragan.parallel import MemoryOptions, none
 from paragan.schemes import asynchronous, shared_fakes, synchronous
-from tests.contract.test_models import MODELS
+from tests.contract.small_networks import MODELS
 from tests.contract.test_tensor_models import config, images  # noqa: F401
 from tests.laws import zoo_games
 from tests.laws.small_gan import distance

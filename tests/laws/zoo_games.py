@@ -20,7 +20,7 @@ from paragan.layers.init import initialise
 from paragan.losses import hinge
 from paragan.parallel import Strategy, none
 from paragan.penalties import path_length
-from tests.contract.test_models import options
+from tests.contract.small_networks import options
 
 ROWS = 8
 DRAWING = {"mixing": 0.9, "noise": True, "dropout": 0.5}
