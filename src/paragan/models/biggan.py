@@ -4,7 +4,8 @@ The residual networks of `sagan`, wider, with a class embedding shared by all no
 of z for each block of G. Parameters with the defaults (G / D): 32 px, 10 classes 9,416,196 /
 2,415,170; 128 px, 1000 classes 70,433,988 / 87,982,370; 64 px with width 80, 200 classes 17,335,204
 / 30,796,722. The paper has no 8, 16 and 1024 px. The authors' code has attention on maps of 64 px: for
-64 px images in G alone (`{g: 64}`), as D has no such map there; for larger ones in both.
+64 px images in G alone (`{g: 64}`), as D has no such map there; for larger ones in both. The paper's
+G of 256 px images has it at 128 x 128 (table 5: `{g: 128, d: 64}`).
 """
 
 from dataclasses import dataclass

@@ -7,7 +7,6 @@ B at the right (data `unpaired`). The translators are the residual networks of t
 """
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from paragan.core.outputs import GeneratorOutput
 from paragan.layers.precision import at_least_float32
 from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
-from paragan.models.pix2pix import MIN_PATCHED, Patch, PatchHead
+from paragan.models.pix2pix import MIN_PATCHED, patch_layers
 
 SAMPLE = "both"  # the tensor that G generates, for `build.data`
 
@@ -121,13 +120,8 @@ class Tanh(nn.Module):
 
 
 def patches(channels: int, options: Options) -> nn.Sequential:
-    """Return PatchGAN with instance norm: C64-C128-… of the paper."""
-    widths = [options.width * min(2**level, 8) for level in range(options.d_halvings + 1)]
-    layers: list[nn.Module] = []
-    for level, (inputs, outputs) in enumerate(pairwise((channels, *widths))):
-        stride = 2 if level < options.d_halvings else 1
-        layers.append(Patch(inputs, outputs, stride, nn.InstanceNorm2d(outputs) if level else None))
-    return nn.Sequential(*layers, PatchHead(widths[-1]))
+    """Return PatchGAN with instance norm."""
+    return nn.Sequential(*patch_layers(channels, options.width, options.d_halvings, nn.InstanceNorm2d))
 
 
 def _normed(conv: nn.Module) -> list[nn.Module]:

@@ -1,8 +1,9 @@
 """Strided convolutions without pooling (DCGAN, Radford et al. 2016).
 
 As in current benchmarks, D has a 3x3 before every 4x4 of stride two and a 3x3 after the last, and G
-ends in a 3x3. At 32 px unconditional, G has 3,812,355 and D 2,931,009 parameters. With labels:
-class-conditional norms in G (and, by option, an embedding at its smallest map), a projection in D.
+ends in a 3x3; the slope of 0.2 is the paper's. At 32 px unconditional, G has 3,812,355 and D
+2,931,009 parameters. With labels: class-conditional norms in G (and, by option, an embedding at its
+smallest map), a projection in D.
 """
 
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ At 256 px the defaults are the paper's: G with 54,413,955 parameters in eight ha
 second code (one layer further in in their first). The generator has no latent: its noise is the dropout.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -94,12 +95,8 @@ class Discriminator(nn.Module):
         self.weight_init = options.weight_init
         # more halvings would leave too small a map
         halvings = min(3, map_sizes(shape).doublings)
-        widths = _widths(options.width, halvings + 1)
-        norm = _norm(options.norm)
-        patches = []
-        for i, (a, b) in enumerate(pairwise((shape[0] + (condition_channels or shape[0]), *widths))):
-            patches.append(Patch(a, b, 2 if i < halvings else 1, norm(b) if i else None))
-        self.blocks = nn.ModuleList([*patches, PatchHead(widths[-1])])
+        channels = shape[0] + (condition_channels or shape[0])
+        self.blocks = nn.ModuleList(patch_layers(channels, options.width, halvings, _norm(options.norm)))
 
     def forward(
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
@@ -179,6 +176,15 @@ class PatchHead(nn.Module):
         with autocast_off(h):
             features = at_least_float32(h)
             return self.conv(features).squeeze(1), features
+
+
+def patch_layers(channels: int, width: int, halvings: int, norm: Callable[[int], nn.Module]) -> list[nn.Module]:
+    """Return the layers of PatchGAN, C64-C128-… in the paper's notation: the first has no norm, the last no stride."""
+    widths = _widths(width, halvings + 1)
+    layers: list[nn.Module] = []
+    for level, (inputs, outputs) in enumerate(pairwise((channels, *widths))):
+        layers.append(Patch(inputs, outputs, 2 if level < halvings else 1, norm(outputs) if level else None))
+    return [*layers, PatchHead(widths[-1])]
 
 
 def _widths(width: int, levels: int) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 G is that of ESRGAN (Wang et al. 2018, figure 4): residual-in-residual dense blocks at the low resolution, then
 nearest-neighbour upsampling by convolutions. D is a U-Net with spectral norm and a logit for each pixel (figure 6).
 Dense blocks start at a tenth of He initialisation, as in the authors' code. The defaults are a small version.
-Difference from the papers: G ends in tanh. At the paper's sizes G has 16,697,987 and D 4,376,897 parameters.
+Difference from the papers: G ends in tanh. At the paper's sizes G has 16,697,987 and D 4,376,897 parameters. With
+factor 2, G doubles once (the authors' code: squares of 2x2 pixels become channels, and it doubles twice).
 """
 
 from dataclasses import dataclass

@@ -3,7 +3,8 @@
 G is an encoder, a vector quantizer and a decoder; it reconstructs the images of the batch. D is PatchGAN, as in
 pix2pix. The defaults are a small version, for images of 16 to 64 px. Differences from the paper: codes and vectors have
 length 1 (ViT-VQGAN, Yu et al. 2022); one residual block for each resolution (the paper: 2), 4x4 convolutions that halve
-(3x3), no middle blocks and no attention; two halvings before D's patches (3); G ends in tanh.
+(3x3), no middle blocks and no attention; two halvings before D's patches (3); G ends in tanh. Differences from the
+authors' code: norms have an epsilon of 1e-5 (1e-6), and D starts with torch's weights (N(0, 0.02)).
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from paragan.layers.resample import UpConv2d
 from paragan.layers.vector_quantizer import VectorQuantizer
 from paragan.models._checks import check_size_multiple
 from paragan.models._options import WeightInit
-from paragan.models.pix2pix import MIN_PATCHED, Patch, PatchHead
+from paragan.models.pix2pix import MIN_PATCHED, patch_layers
 
 SAMPLE = "image"  # the tensor that G generates, for `build.data`
 _BLOCKS = 1  # residual blocks of each resolution
@@ -87,12 +88,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         check_size_multiple(shape, multiple=1, min_side=MIN_PATCHED << _D_HALVINGS)
-        widths = [max(1, options.width // 2) * min(2**level, 8) for level in range(_D_HALVINGS + 1)]
-        patches = []
-        for level, (inputs, outputs) in enumerate(pairwise((shape[0], *widths))):
-            stride = 2 if level < _D_HALVINGS else 1
-            patches.append(Patch(inputs, outputs, stride, AffineBatchNorm(outputs) if level else None))
-        self.blocks = nn.Sequential(*patches, PatchHead(widths[-1]))
+        self.blocks = nn.Sequential(*patch_layers(shape[0], max(1, options.width // 2), _D_HALVINGS, AffineBatchNorm))
 
     def forward(self, image: Tensor) -> DiscriminatorOutput:
         return DiscriminatorOutput.of(self.blocks(image))
