@@ -2,7 +2,8 @@
 
 A file stays with one worker, for its fixtures of module scope, and so do the folders below, for what costs seconds to
 start or to read once per process: the ranks of tests/distributed, the parsed sources of tests/architecture, the runs
-and the tracing of tests/unit/export. What takes longest begins first, so that no worker is left with it at the end.
+and the tracing of tests/unit/export, Chromium. What takes longest begins first, so that no worker is left with it at
+the end.
 """
 
 import os
@@ -14,7 +15,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.processes import ROOT
 
-TOGETHER = ("tests/distributed/", "tests/unit/export/", "tests/architecture/")
+TOGETHER = ("tests/distributed/", "tests/unit/export/", "tests/architecture/", "tests/browser/")
 LONGEST = ROOT / "tests" / "longest.txt"
 MAX_UNIT_S = 2.0  # of CPU
 

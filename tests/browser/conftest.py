@@ -1,4 +1,4 @@
-"""One browser for the tests of a file, and the page of their `run` in it."""
+"""One browser for all tests here, and the page of their `run` in it."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from paragan.report.page import Page
 from tests.browser.driver import CHROMEDRIVER, CHROMIUM, Browser, Driver
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     driver = Driver(CHROMEDRIVER)
     try:
