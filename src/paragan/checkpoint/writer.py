@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ from paragan.core.files import check_no_link, create_subfolder, link_or_copy, re
 from paragan.core.layout import Pieces
 
 T = TypeVar("T")
+_STEP = re.compile("step-[0-9]+")
 _FileInfo = dict[str, tuple[str, int]]  # sha256 and size in bytes, by file name
 
 
@@ -69,7 +71,7 @@ class CheckpointWriter:
             self._run_on_main(lambda: self._finish(temporary, final, state, ChainMap(*files), ChainMap(*written)))
         except CheckpointError as error:
             problem = f"{error}; earlier checkpoints are intact: free space or permit writing, and repeat the command"
-            if has_begun and self.world.is_main and not temporary.is_dir():  # nothing of ours removes it
+            if has_begun and self.world.is_main and not temporary.is_dir():  # another program did that
                 problem = (
                     "the folder was removed or moved while it was written; bring it back and run the same command "
                     "again, which resumes from its newest checkpoint"
@@ -77,12 +79,17 @@ class CheckpointWriter:
             if self.world.is_main:
                 remove_tree(temporary)
             raise CheckpointError(f"checkpoint of step {step} was not written to {self.folder}: {problem}") from None
+        try:
+            self._run_on_main(lambda: self._put_in_place(temporary, final))
+        except CheckpointError as error:
+            raise CheckpointError(f"checkpoint of step {step} in {self.folder}: {error}") from None
         return final
 
     def _assign_files(self, groups: Mapping[str, Pieces]) -> list[dict[str, Boxes]]:
         """Assign each box, by file, to the lowest rank that holds the box. Collective."""
         boxes = {group: describe_boxes(pieces.boxes()) for group, pieces in groups.items()}
         digests = self.world.gather(hashlib.sha256(json.dumps(boxes).encode()).hexdigest())
+        # ranks with the layout of a lower one hold what that one holds; it is described once
         is_replica = digests[self.world.rank] in digests[: self.world.rank]
         return assign_files(self.world.gather({} if is_replica else boxes))
 
@@ -124,6 +131,9 @@ class CheckpointWriter:
         sums = {name: sha256 for name, (sha256, _) in written.items()} | {STATE: file_sha256(temporary / STATE)}
         write_manifest(temporary, sums, pieces)
         _sync(temporary)
+
+    def _put_in_place(self, temporary: Path, final: Path) -> None:
+        """Make a whole checkpoint the newest one, and remove others. `final` exists if this step was saved before."""
         remove_tree(final)
         temporary.rename(final)
         _sync(self.folder)
@@ -155,8 +165,11 @@ class CheckpointWriter:
         return self.folder / f"step-{step:09d}"
 
     def paths(self) -> list[Path]:
-        """Return the folders of all complete checkpoints, oldest first."""
-        return sorted(p for p in self.folder.glob("step-*") if p.is_dir())
+        """Return the folders of all complete checkpoints, oldest first.
+
+        A user's copy, such as `step-000000100-copy`, is none, so that nothing removes it.
+        """
+        return sorted(path for path in self.folder.glob("step-*") if _STEP.fullmatch(path.name) and path.is_dir())
 
     def newest(self) -> Checkpoint | None:
         """Open the newest checkpoint that rank 0 has verified; None if none exists. Collective."""
@@ -191,19 +204,19 @@ class CheckpointWriter:
 def oldest_of_each_age(steps: Iterable[int], newest: int) -> list[int]:
     """Return the oldest step before `newest` of each age class, oldest first; a class is a power of 2 of the distance.
 
-    Repeated along a run, this leaves one before any step, at most 8 times as far from the newest as that step.
+    Repeated along a run, this leaves one before any step, at most 8 times as far from the newest as that step: one of
+    each class is kept, a class spans a factor of 2, and so may the steps between and after two calls.
     """
     by_age: dict[int, int] = {}
     for step in sorted(steps):
-        if 0 <= step < newest:
+        if step < newest:
             by_age.setdefault((newest - step).bit_length(), step)
     return sorted(by_age.values())
 
 
 def _step_of(path: Path) -> int:
-    """Return the step of a checkpoint by the name of its folder; -1 for another folder."""
-    digits = path.name.removeprefix("step-")
-    return int(digits) if digits.isdecimal() else -1
+    """Return the step of a checkpoint by the name of its folder."""
+    return int(path.name.removeprefix("step-"))
 
 
 def link_checkpoint(checkpoint: Path, folder: Path, omit: str = "") -> None:

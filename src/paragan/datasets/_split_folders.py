@@ -10,27 +10,30 @@ from paragan.datasets._folder_parts import BOTH_WAYS, PART_NAME, Choice, FolderP
 from paragan.datasets._image_paths import folder_names, has_paths, path_next_to_folders
 from paragan.datasets._split_names import HELD_OUT, SPLITS, TRAIN, are_words_of, parse_split
 
-_UNTRAINED = frozenset((split, ()) for split in SPLITS[1:])
-
 
 def find_parts(
     paths: list[bytes], tops: list[FolderPart], name: str, choice: Choice, has_labels: bool
 ) -> tuple[list[FolderPart], list[bytes]]:
-    """Return the folders of both splits, which are `tops` if none are named so, and those that are not read."""
-    class_choice: Choice = "none" if has_labels else choice
+    """Return the folders of both splits, which are `tops` if none are named so, and those that are not read.
+
+    train/, val/ and test/: the first two. cat/train/, cat/val/, dog/train/, dog/val/: of both classes. cat/, dog/ and
+    test/: `tops`, without test/, which is unread where folders may be classes (`choice` None), and held out where they
+    are none. has_labels: a file has them.
+    """
+    class_choice: Choice = "none" if has_labels else choice  # folders are no classes where a file has the labels
     parts = _find_splits(paths, tops, name, class_choice) or _find_splits_of_classes(paths, tops, name, class_choice)
     if parts:
         return parts, []
     if choice == "folders" or has_labels:
         return tops, []
     untrained = _find_untrained(paths, tops, name, choice)
-    if choice == "none":  # without classes, a test split is one also without a folder of training
+    if choice == "none":  # test/ is inside of one of `tops`, too; the folder that is named last decides
         return [*tops, *(FolderPart(top, HELD_OUT) for top in untrained)], []
     return tops, untrained
 
 
 def _find_splits(paths: list[bytes], tops: list[FolderPart], name: str, choice: Choice) -> list[FolderPart]:
-    """Return the folders of both splits in `tops`; none without one for training and another.
+    """Return the folders of both splits in `tops`; none unless there is one for training and one to hold out.
 
     Raises `DataError` if they are splits of several kinds of images and nothing decides between these.
     """
@@ -44,7 +47,7 @@ def _find_splits(paths: list[bytes], tops: list[FolderPart], name: str, choice: 
             f"{name}: folders {listed(folders)} are splits of several kinds of images; pass the folder of one "
             f"kind, train on pairs with data.name=paired or data.name=unpaired, or choose: {BOTH_WAYS}"
         )
-    if len(kinds) > 1 and choice == "folders":
+    if len(kinds) > 1 and choice == "folders":  # each of them is a class
         return []
     split_of: dict[bytes, int] = {}
     for train, held_out in kinds.values():
@@ -56,7 +59,7 @@ def _find_splits(paths: list[bytes], tops: list[FolderPart], name: str, choice: 
 
 
 def _find_splits_of_classes(paths: list[bytes], tops: list[FolderPart], name: str, choice: Choice) -> list[FolderPart]:
-    """Return the folders of both splits in the class folders; none if no class folder has them.
+    """Return the folders of both splits in the class folders, as cat/train/; none if no class folder has them.
 
     Raises `DataError` for a class folder without them, unless a setting says that it is for training.
     """
@@ -79,7 +82,10 @@ def _find_splits_of_classes(paths: list[bytes], tops: list[FolderPart], name: st
 
 
 def _find_untrained(paths: list[bytes], parts: list[FolderPart], name: str, choice: Choice) -> list[bytes]:
-    """Return the folders that are named after held-out splits, next to others. Raises `DataError` without others."""
+    """Return the folders that are named after held-out splits, next to others: test/, not `DIV2K_test`.
+
+    Without others there is nothing to train on: raises `DataError`, unless a setting says what folders are.
+    """
     folders = sorted(names_in(paths, parts, []))
     parsed = [parse_split(folder) for folder in folders]
     is_untrained = all(split not in (None, "train") for split, _ in parsed) and len({kind for _, kind in parsed}) == 1
@@ -90,5 +96,7 @@ def _find_untrained(paths: list[bytes], parts: list[FolderPart], name: str, choi
             f"{name}: {listed(folders)} are named after splits, but there is none for training; rename one to train, "
             f"or choose: {BOTH_WAYS}"
         )
-    untrained = [folder for folder, split in zip(folders, parsed, strict=True) if split in _UNTRAINED]
+    untrained = [
+        folder for folder, (split, kind) in zip(folders, parsed, strict=True) if split in SPLITS[1:] and not kind
+    ]
     return [part.top + folder + b"/" for part in parts for folder in untrained]

@@ -19,18 +19,20 @@ _SPLIT_OF = {word: split for split, words in zip(SPLITS, _WORDS, strict=True) fo
 _SPLIT_AT_END = {b"tr": "train", b"ts": "test"}  # imagesTr, imagesTs; alone they are languages
 _FILLERS = frozenset(b"set split data dataset image img photo picture of".split())
 _HELD_OUT_WORD = re.compile(rb"h[eo]ld[-_ ]?out", re.IGNORECASE)
-_WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+")
-_MASKS = b"mask annotation segmentation superpixel groundtruth".split()
-_MASK_OF = re.compile(rb"(?i)[_-](?:%s)s?(?:[_-]\d+)?\.[^./]+\Z" % b"|".join(_MASKS))
+_WORD = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z\x80-\xff]+")  # DIV, left, Img
+_MASK_FILE_WORDS = b"mask annotation segmentation superpixel groundtruth".split()
+_MASK_OF = re.compile(rb"(?i)[_-](?:%s)s?(?:[_-]\d+)?\.[^./]+\Z" % b"|".join(_MASK_FILE_WORDS))
 # words of which one means a kind of images, and words that are next to it
 IMAGES = (frozenset(b"image img photo picture rgb original data".split()), frozenset(b"jpeg left right bit".split()))
-_OF_TARGETS = frozenset(b"ground clas object fine coarse part".split())
+_OF_TARGETS = frozenset(b"ground clas object fine coarse part".split())  # as of `words_of`, which cuts the s of class
 TARGETS = (frozenset(b"mask anno annotation segmentation truth groundtruth gt".split()), _OF_TARGETS)  # never classes
 MASKS = (TARGETS[0] | frozenset(b"label depth normal edge".split()), _OF_TARGETS)
+# of 1_left, img-mask and 3A
 _LAST_WORD = re.compile(rb"[ _.-]?(?<![A-Za-z])([A-Za-z]*)\Z")
 _NUM_COMPARED = 1000
 _MIN_SETS = 5
 _MAX_KINDS = 4
+# of trainset and testdata
 _ENDING = re.compile(rb"(?<=.)(?:set|split|data|image|img)$")
 
 
@@ -97,6 +99,7 @@ def split_by_names(paths: list[bytes], splits: NDArray[np.int8]) -> None:
 def splits_of_words(words: Sequence[str | None]) -> NDArray[np.int8]:
     """Return `TRAIN`, `HELD_OUT` or `NOT_READ` for names of `SPLITS`."""
     held_out = next((word for word in SPLITS[1:] if word in words), "train")
+    # "train" comes last: without a held-out split it is the training one
     return np.array([{held_out: HELD_OUT, "train": TRAIN}.get(word or "", NOT_READ) for word in words], np.int8)
 
 
@@ -119,16 +122,18 @@ def describe_kinds(paths: list[bytes], where: str) -> tuple[str, ...]:
     )
 
 
-def are_words_of(words: Collection[bytes], kind: tuple[frozenset[bytes], frozenset[bytes]]) -> bool:
+def are_words_of(words: Collection[bytes], vocabulary: tuple[frozenset[bytes], frozenset[bytes]]) -> bool:
     """Return whether words of a name, as of `words_of`, mean `IMAGES`, `MASKS` or `TARGETS` and nothing else."""
-    meanings, others = kind
+    meanings, others = vocabulary
     return not meanings.isdisjoint(words) and meanings.union(others).issuperset(words)
 
 
 def masks_of_images(paths: list[bytes]) -> list[int]:
     """Return the rows of files such as `1_mask.png` next to `1.jpg`."""
     text = b"\n".join(paths).lower()
-    if not any(word in text for word in _MASKS):  # most sets; a pattern for each of a million names takes seconds
+    if not any(
+        word in text for word in _MASK_FILE_WORDS
+    ):  # most sets; a pattern for each of a million names takes seconds
         return []
     named = [(row, path[: match.start()]) for row, path in enumerate(paths) if (match := _MASK_OF.search(path))]
     stems = {os.path.splitext(path)[0] for path in paths} if named else set()

@@ -25,8 +25,9 @@ def test_words_with_ranges_are_dimensions_and_the_others_are_settings():
 
 
 def test_distributions_are_those_of_the_ranges():
-    _, dimensions = parse_space([RATE, "a=-1..1", "b=int:2..3", "c=x,y"])
-    log, plain, whole, choice = (one.distribution for one in dimensions)
+    _, dimensions = parse_space([RATE, "a=-1..1", "b=int:2..3", "c=x,y", "d=.1..1."])
+    log, plain, whole, choice, short = (one.distribution for one in dimensions)
+    assert (short.low, short.high) == (0.1, 1)
     assert (log.low, log.high, log.log) == (1e-5, 1e-3, True)
     assert (plain.low, plain.high, plain.log) == (-1, 1, False)
     assert (whole.low, whole.high, choice.choices) == (2, 3, ("x", "y"))
@@ -45,6 +46,10 @@ def test_distributions_are_those_of_the_ranges():
         (["a=int:1..2.5"], "int: is for whole numbers"),
         (["a=log:1..x"], "'x' is not a number; write a range as"),
         (["a=log:1e-400..1e999"], "'1e999' is not a number"),
+        (["a=1...5"], "a range has two dots"),
+        (["a=int:1...5"], "a range has two dots"),
+        (["a=uniform:0,1"], "a=uniform:0,1 is not a range; write one as"),
+        (["a=log:1e-3,1e-2"], "a=log:1e-3,1e-2 is not a range; write one as"),
         (["a=x,,y"], "a value is empty or given twice"),
         (["a=x,y,x"], "a value is empty or given twice"),
     ],

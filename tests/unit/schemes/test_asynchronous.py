@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from paragan.core.capabilities import Capability
 from paragan.core.dist import World
 from paragan.core.errors import ConfigError, RankError
 from paragan.core.roles import Roles, colocated_roles
@@ -238,3 +239,17 @@ def test_d_that_stops_for_a_failed_step_of_g_names_its_cause(failed):
     with pytest.raises(RankError if failed is None else ValueError, match="G"):
         ThreadStep.step(scheme_step, [])
     assert scheme_step._is_stopping.is_set()
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [({}, "shared_fakes"), ({"reuse": False}, "synchronous"), ({"reuse": False, "staleness": 0}, None)],
+)
+def test_without_delays_it_is_another_scheme(options, name):
+    assert Scheme(Options(**options)).exact_scheme == name
+
+
+def test_only_threads_of_one_process_cannot_compile():
+    turns = Scheme(Options(reuse=False, staleness=0))
+    assert Capability.COMPILE in turns.capabilities
+    assert Capability.COMPILE not in Scheme().capabilities

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Value = str | int | float
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"(?:(log|int):(.*?)|({_NUMBER}))\.\.(.*)", re.DOTALL)
+_NO_RANGE = "is not a range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c"
 _CLOSING = {"[": "]", "{": "}", '"': '"', "'": "'"}
 
 
@@ -64,14 +65,14 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     dimensions: dict[str, Dimension] = {}
     for word in words:
         key, _, text = word.partition("=")
+        if not _RANGE.fullmatch(text) and text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
+            raise ConfigError(f"{key}={text} {_NO_RANGE}")
         dimension = _dimension(key, text)
         if key in dimensions or (dimension is not None and key in fixed_keys):
             raise ConfigError(f"{key} is given twice; give it one range or value")
         if dimension is not None:
             dimensions[key] = dimension
             continue
-        if text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
-            raise ConfigError(f"{key}={text} is not a range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
         settings.append(word)
         fixed_keys.add(key)
     if not dimensions:
@@ -86,7 +87,7 @@ def parse_ranges(ranges: Mapping[str, str]) -> tuple[Dimension, ...]:
     check_optuna()
     settings, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
     if settings:
-        raise ConfigError(f"tune: {settings[0]} is not a range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c")
+        raise ConfigError(f"tune: {settings[0]} {_NO_RANGE}")
     return dimensions
 
 
@@ -104,6 +105,8 @@ def trial_words(values: Mapping[str, Value]) -> list[str]:
 def _dimension(key: str, text: str) -> Dimension | None:
     """Return the dimension that a value describes; None for a plain value."""
     match = _RANGE.fullmatch(text)
+    if match is not None and "..." in text:
+        raise ConfigError(f"{key}={text}: a range has two dots; write 1e-5..1e-3, or 0.5 instead of .5")
     if match is None:
         choices = _split(text)
         if len(choices) == 1:
@@ -127,8 +130,7 @@ def _dimension(key: str, text: str) -> Dimension | None:
 
 def _number(key: str, text: str, part: str) -> float:
     """Return one end of a range `text`, the number in its `part`."""
-    is_number = re.fullmatch(_NUMBER, part) and not part.startswith(".")  # of three dots, not of .5
-    value = float(part) if is_number else math.nan
+    value = float(part) if re.fullmatch(_NUMBER, part) else math.nan
     if not math.isfinite(value):
         raise ConfigError(f"{key}={text}: {part!r} is not a number; write a range as 1e-5..1e-3")
     return value

@@ -148,6 +148,7 @@ class _Trial:
 
         What the run prints is in a log.
         """
+        # on several ranks only those that all of them raise: after another error the others would wait for this one
         failures = (Exception,) if self.tuning.world.size == 1 else (DivergedError, PeerFailedError)
         log = open_to_append(create_subfolder(self.tuning.folder, "logs") / f"{self.number}.log")
         with io.TextIOWrapper(log, encoding="utf-8", line_buffering=True) as file:
@@ -155,13 +156,10 @@ class _Trial:
                 self._train_in_folder(file)
             except failures as error:
                 traceback.print_exc(file=file)
-                code, line = outcome(error)
-                has_diverged = isinstance(error, DivergedError)
-                is_of_trial = has_diverged or isinstance(error, PeerFailedError) or is_out_of_memory(error)
-                # the cause of these errors is in no value of the trial: all others would fail, too
-                if code == ParaganError.exit_code and not is_of_trial:
+                _, line = outcome(error)
+                if _is_of_study(error):
                     raise ParaganError(f"trial {self.number}: {line}") from error
-                self.state = "pruned" if has_diverged else "failed"
+                self.state = "pruned" if isinstance(error, DivergedError) else "failed"
                 self.reason = (line or f"{type(error).__name__}: {error}").partition("\n")[0][:300]
 
     def _train_in_folder(self, log: TextIO) -> None:
@@ -169,8 +167,10 @@ class _Trial:
         with redirect_stdout(log), redirect_stderr(log):
             request = tuning.request(self.number, self.values)
             if self.study is not None:
-                self._read_record(request)
+                _link_judge(request.out)
             with open_session(request, tuning.world, self._must_stop) as session:
+                with record_failure(session):  # which tells the other ranks
+                    self._report_recorded(request)
                 if not session.is_complete:
                     with record_failure(session):
                         for event in session.trainer.run():
@@ -179,6 +179,7 @@ class _Trial:
                                 self._report(request.config, event.images / 1000, event.values)
                     is_complete = session.trainer.is_complete
                     end_session(session, 0 if is_complete else PREEMPTED, "finished" if is_complete else "stopped")
+                # one that Ctrl-C has stopped is not recorded, so its state does not matter
                 self.state = "complete" if session.trainer.is_complete else "pruned"
             if self.study is not None and self.state == "complete" and self.value is None:
                 raise ConfigError("the run ended without a score")
@@ -186,18 +187,13 @@ class _Trial:
     def _must_stop(self) -> bool:
         return self.tuning.world.any(self.interrupt.requested or self.is_pruned)
 
-    def _read_record(self, request: RunRequest) -> None:
-        """Report the scores of a run that was interrupted, and link the judge of another trial."""
-        if (request.out / "metrics.jsonl").exists():
+    def _report_recorded(self, request: RunRequest) -> None:
+        """Report the scores of a run that was interrupted, on rank 0."""
+        if self.study is not None and (request.out / "metrics.jsonl").exists():
             record = open_record(request.out)
             record.read()
             for entry in record.history.scores:
                 self._report(request.config, entry.kimg, entry.values)
-        judge = next(request.out.parent.glob("*/judge/judge.json"), None)
-        if judge is not None and not (request.out / "judge").exists():
-            target = create_subfolder(request.out, "judge")
-            for file in judge.parent.iterdir():
-                link_or_copy(file, target / file.name)
 
     def _report(self, config: RunConfig, kimg: float, values: Mapping[str, Any]) -> None:
         """Take the goal of a score; prune the trial if it has not ended, and others had better scores by then."""
@@ -208,6 +204,21 @@ class _Trial:
         if self.study is not None and kimg < self.tuning.plan.kimg and number not in self.reported:
             self.reported.add(number)
             self.is_pruned |= self.study.report(number, self.value)
+
+
+def _is_of_study(error: Exception) -> bool:
+    """Return whether the user must change something: no value of this trial is the cause, so all would fail."""
+    is_of_trial = isinstance(error, DivergedError | PeerFailedError) or is_out_of_memory(error)
+    return outcome(error)[0] == ParaganError.exit_code and not is_of_trial
+
+
+def _link_judge(run: Path) -> None:
+    """Link the judge of another trial into a run that has none."""
+    judge = next(run.parent.glob("*/judge/judge.json"), None)
+    if judge is not None and not (run / "judge").exists():
+        target = create_subfolder(run, "judge")
+        for file in judge.parent.iterdir():
+            link_or_copy(file, target / file.name)
 
 
 def _goal_of(values: Mapping[str, Any], goal: str) -> float:

@@ -1,8 +1,8 @@
 """Players on ranks of their own: G and D train at the same time, or any number of players take turns.
 
 With a staleness of S, G trains against the D of up to S steps ago (ParaGAN): on several ranks each player has a group
-of ranks with half of the memory and of the bytes; G's samples are sent to D's ranks, with the label or the tensors
-that D reads next to them, D's state to G's. In one process they train in two threads. At S = 0 this is
+of ranks, which hold the state of the other only to call it; G's samples are sent to D's ranks, with the label or the
+tensors that D reads next to them, D's state to G's. In one process they train in two threads. At S = 0 this is
 `shared_fakes`; without `reuse` it is `synchronous`, in which players take turns, and there may be more than two.
 Sources: the ParaGAN poster and arXiv 2411.03999 ("asynchronous"); bounded staleness: Ho et al. 2013.
 """
@@ -115,7 +115,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
 
     @property
     def is_repeatable(self) -> bool:
-        return True
+        return True  # by the recorded order of updates
 
     def follows_order(self, num_ranks: int) -> bool:
         return not self.options.takes_turns
@@ -124,9 +124,11 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
     ) -> bool:
         num_updates = {Side.G: num_steps, Side.D: d_updates * num_steps}
-        newest = {side: max(max(rank[: num_updates[side]]) for rank in used[side]) for side in Side}
-        deliveries = num_steps if self.options.reuse else d_updates * num_steps
-        return newest[Side.G] <= d_version + d_updates * num_steps and newest[Side.D] <= deliveries
+        # G has used versions of D, numbers of its updates; D has used deliveries of fakes, by their number
+        newest_used = {side: max(max(rank[: num_updates[side]]) for rank in used[side]) for side in Side}
+        num_deliveries = num_steps if self.options.reuse else d_updates * num_steps
+        is_d_there = newest_used[Side.G] <= d_version + d_updates * num_steps
+        return is_d_there and newest_used[Side.D] <= num_deliveries
 
     @property
     def has_threads(self) -> bool:
@@ -134,7 +136,9 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
 
     @property
     def exact_scheme(self) -> str | None:
-        return None if self.options.takes_turns else "shared_fakes"
+        if self.options.takes_turns:
+            return None
+        return "shared_fakes" if self.options.reuse else "synchronous"
 
     def plan_settings(self, num_ranks: int) -> Mapping[str, Mapping[str, Any]]:
         if self.options.ranks:
@@ -156,12 +160,12 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         for _ in range(1 if self.options.reuse else timeline.d_updates):
             timeline.generate()
             timeline.send_fakes(step, shares[self.options.fakes_dtype])
-        timeline.wait(Side.D, step)
+        timeline.wait(Side.D, step)  # for the fakes of this step
         for _ in range(timeline.d_updates):
             timeline.load()
             timeline.update(Side.D)
         timeline.send_state(step + 1, shares[self.options.state_dtype])
-        timeline.wait(Side.G, max(0, step + 1 - self.options.staleness))
+        timeline.wait(Side.G, max(0, step + 1 - self.options.staleness))  # for the oldest state of D that it may use
         timeline.update(Side.G, has_fakes=self.options.reuse)
 
     def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
@@ -184,8 +188,8 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         """Those of players that take turns, on the same ranks or not, or that train at the same time."""
         is_split = self._roles is not None and self._roles.is_split
         capabilities = ALL - {Capability.GRID}
-        if not is_split:
-            capabilities -= {Capability.COMPILE}  # torch compiles in one thread at a time
+        if not is_split and not self.options.takes_turns:
+            capabilities -= {Capability.COMPILE}  # in two threads, and torch compiles in one at a time
         if is_split or not self.options.takes_turns:
             # G's thread, or another rank, would read the state at any moment
             capabilities -= {Capability.BALANCER, Capability.AUGMENT_STATE}
