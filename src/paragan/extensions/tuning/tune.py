@@ -169,7 +169,7 @@ class _Trial:
             if self.study is not None:
                 _link_judge(request.out)
             with open_session(request, tuning.world, self._must_stop) as session:
-                with record_failure(session):  # which tells the other ranks
+                with record_failure(session):  # which ends it on the other ranks
                     self._report_recorded(request)
                 if not session.is_complete:
                     with record_failure(session):

@@ -187,20 +187,17 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
     def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
         """Those of players that take turns, on the same ranks or not, or that train at the same time."""
         is_split = self._roles is not None and self._roles.is_split
-        capabilities = ALL - {Capability.GRID}
-        if not is_split and not self.options.takes_turns:
-            capabilities -= {Capability.COMPILE}  # in two threads, and torch compiles in one at a time
-        if is_split or not self.options.takes_turns:
-            # G's thread, or another rank, would read the state at any moment
-            capabilities -= {Capability.BALANCER, Capability.AUGMENT_STATE}
+        # G's thread, or another rank, would read the state of balancers and augmentations at any moment
+        capabilities = ALL - {Capability.GRID, Capability.BALANCER, Capability.AUGMENT_STATE}
         if self.options.takes_turns:
-            return capabilities
+            return capabilities if is_split else ALL - {Capability.GRID}
         # only fakes, with their labels or named tensors, travel between the players
         capabilities -= {Capability.EXTRA_PLAYERS, Capability.PAIRS, Capability.REAL_IN_G_TURN, Capability.PAUSES}
         if self.options.g_batch is not None:
             # counted in batches of D, which G's turns lack
             capabilities -= {Capability.SCHEDULES, Capability.BATCH_INPUTS}
-        return capabilities - {Capability.RAGGED} if is_split else capabilities  # a message has a known size
+        # a message between ranks has a known size; torch compiles in one thread at a time
+        return capabilities - ({Capability.RAGGED} if is_split else {Capability.COMPILE})
 
     @property
     def holder(self) -> Holder:
