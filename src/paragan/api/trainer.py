@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from paragan.api.estimator import follow_rank_0, origin
-from paragan.api.trained import warn, warnings_as_lines
+from paragan.api.python_words import warn, warnings_as_lines
 from paragan.api.trainer_arguments import (
     check_channels_first,
     check_floating_point,

@@ -1,18 +1,17 @@
 """Config of a `paragan.Trainer`: what it has in memory, with settings by dotted key."""
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
-from paragan.api.trained import setting_word
-from paragan.api.training import in_python_words
+from paragan.api.python_words import in_python_words, setting_word
 from paragan.config import RunConfig, parse_recipe
 from paragan.core.capabilities import DATA_FROM_MEMORY, check_capabilities
 from paragan.core.errors import ConfigError
 from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.protocols import Penalty
 from paragan.core.source import Source, StreamedSource
-from paragan.datasets.base.program_data import DatasetSource
 
 
 def config_of(objects: dict[str, Any], settings: Mapping[str, object]) -> RunConfig:
@@ -22,21 +21,23 @@ def config_of(objects: dict[str, Any], settings: Mapping[str, object]) -> RunCon
     """
     tree = dict(objects)
     if "penalties" in settings:
-        named = _penalties_of(settings["penalties"])
-        # anything but a list is refused by the config, with its own words
-        tree["penalties"] = [*named, *objects["penalties"]] if isinstance(named, list) else named
+        named = settings["penalties"]
+        _check_penalties(named)
+        if isinstance(named, str | dict | os.PathLike):
+            named = [named]  # one penalty, by name, file or map
+        # the config refuses anything else in its own words
+        tree["penalties"] = [*named, *objects["penalties"]] if isinstance(named, list | tuple) else named
     words = [setting_word(key, value) for key, value in settings.items() if key != "penalties"]
     with in_python_words():
-        return parse_recipe(json.dumps(tree), "Trainer", overrides=words)
+        return parse_recipe(json.dumps(tree, default=os.fspath), "Trainer", overrides=words)
 
 
-def _penalties_of(setting: object) -> object:
-    """Return the setting `penalties` as a list, if it is a list or one penalty; unchanged if it is anything else."""
-    entries = list(setting) if isinstance(setting, list | tuple) else [setting]
+def _check_penalties(setting: object) -> None:
+    """Raise `ConfigError` if the setting `penalties` has an object, or another value that a file cannot have."""
+    entries = setting if isinstance(setting, list | tuple) else [setting]
     if any(isinstance(entry, Penalty) for entry in entries):
         raise ConfigError("settings: penalties has a penalty object; pass it in terms=[…], and names and maps here")
-    setting_word("penalties", setting)  # which raises for other values that no file has
-    return entries if isinstance(setting, list | tuple | str | dict) else setting
+    setting_word("penalties", setting)  # raises for the other values
 
 
 def check_settings(config: RunConfig, source: Source, held_out: Source | None) -> None:
@@ -45,11 +46,12 @@ def check_settings(config: RunConfig, source: Source, held_out: Source | None) -
         if choice.name != FROM_MEMORY:
             problem = f"{key}={choice.name} is not available for tensors from Python"
             raise ConfigError(f"settings: {problem}; leave it out, or use paragan.train")
-    # threads bound their memory by the size of a sample, which ragged ones do not have; processes by their number
-    is_ragged = any(-1 in spec.shape for spec in source.tensors.values()) and not isinstance(source, DatasetSource)
-    if config.loading.prefetch and (is_ragged or isinstance(source, StreamedSource)):
+    # threads limit the memory of what they read ahead by the size of a sample; processes by the number of batches
+    has_any_length = any(-1 in spec.shape for spec in source.tensors.values())
+    is_unlimited = has_any_length and not source.is_read_by_processes
+    if config.loading.prefetch and (is_unlimited or isinstance(source, StreamedSource)):  # a stream has no rows to read
         raise ConfigError("settings: loading.prefetch is not available for ragged or streamed samples; leave it out")
     check_capabilities(DATA_FROM_MEMORY, config.needs)
-    # images without held-out ones are compared with a fifth of those in training; other samples are not
+    # without features, scores compare with `held_out` itself; with them, `both_splits` can hold out a fifth of `data`
     if config.evaluation.features is None and config.evaluation.metrics is not None and held_out is None:
         raise ConfigError("settings: evaluation.metrics needs held-out samples; pass held_out=DATA")

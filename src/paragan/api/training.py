@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +13,8 @@ from typing import Any
 
 from paragan import config
 from paragan.api.estimator import Estimator, instance
-from paragan.api.trained import load, setting_word, warn, warnings_as_lines
+from paragan.api.python_words import in_python_words, setting_word, warn, warnings_as_lines
+from paragan.api.trained import load
 from paragan.config import RunConfig
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
@@ -29,18 +30,10 @@ from paragan.export.class_labels import Label
 from paragan.export.sampled_images import SampledImages
 from paragan.export.sampler import Sampler
 from paragan.report.notebook import run_html
-from paragan.runs.folder import RunFolder, run_name
-from paragan.runs.run_request import RunRequest
+from paragan.runs.folder import RunFolder
+from paragan.runs.run_request import RunRequest, run_name
 from paragan.runs.train import train_in_program
 from paragan.writers.console import score_line
-
-_ARGUMENTS = {
-    "command line: ": "",
-    "Trainer:1: ": "",
-    "--out DIR": "out=DIR",
-    "--fresh": "fresh=True",
-    "--change": "train.change_rates=True",
-}
 
 
 def train(
@@ -219,19 +212,6 @@ def _as_path(out: object) -> Path:
     if not isinstance(out, str | os.PathLike):
         raise ConfigError(f"out must be the path of a folder, not {shorten(out)}")
     return Path(out)
-
-
-@contextmanager
-def in_python_words() -> Iterator[None]:
-    """Raise errors inside with the options of the command line as arguments of Python."""
-    try:
-        yield
-    except (CheckpointError, ConfigError) as error:
-        message = str(error)
-        for option, argument in _ARGUMENTS.items():
-            message = message.replace(option, argument)
-        kind = CheckpointError if isinstance(error, CheckpointError) else ConfigError
-        raise kind(message) from error.__cause__
 
 
 def _resolved(recipe: str | RunConfig, settings: Mapping[str, Any] | None, trust: bool) -> RunConfig:

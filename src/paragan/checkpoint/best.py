@@ -12,7 +12,7 @@ from typing import Any
 from paragan.checkpoint.manifest import MANIFEST
 from paragan.checkpoint.writer import link_checkpoint
 from paragan.core.errors import CheckpointError
-from paragan.core.files import check_no_link, read_json_file, remove_tree, write_text
+from paragan.core.files import check_no_link, read_json_file, remove_tree, write_json
 from paragan.evaluation.score import Score
 from paragan.report.record_values import comparable_part, dotted_settings
 
@@ -64,7 +64,7 @@ class Best:
         try:
             self.finish_replacement()
             new.mkdir(parents=True)
-            write_text(new / _SCORE, json.dumps(values, indent=1) + "\n")
+            write_json(new / _SCORE, values)
             link_checkpoint(checkpoint, new, omit=_SCORE)
             (self.folder / MANIFEST).unlink(missing_ok=True)  # from here on, only `new` is valid
             self.finish_replacement()

@@ -95,7 +95,7 @@ def _submit(config: RunConfig, job: ClusterJob, target: str, dry_run: bool) -> N
 
 def _job(options: Mapping[str, Any], words: Sequence[str], out: str | None) -> ClusterJob:
     from paragan.extensions.clusters import ClusterJob
-    from paragan.runs.folder import run_name
+    from paragan.runs.run_request import run_name
 
     title = run_name(words[0])
     trust = ["--trust"] if options["trust"] else []

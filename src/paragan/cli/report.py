@@ -20,7 +20,7 @@ def report(run: RunRecord, out: Out = None, film: Film = None, as_json: AsJson =
     if film and out:
         raise ConfigError("--film names its own file; leave out --out")
     if film:
-        from paragan.report.sample_media import save_run_animation
+        from paragan.report.sample_frames import save_run_animation
         from paragan.storage.image_formats import check_animation_path
 
         check_animation_path("--film", film)

@@ -94,7 +94,7 @@ def _advise_on_memory(request: RunRequest) -> str:
 
 def _run_place(where: str | None, recipe: str) -> tuple[str, Path]:
     """Return the folder or address of a run, and its folder on this machine."""
-    from paragan.runs.folder import run_name
+    from paragan.runs.run_request import run_name
 
     if where == "":
         raise ConfigError("--out is empty; pass a folder, such as runs/mine")

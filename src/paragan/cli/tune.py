@@ -69,7 +69,7 @@ def _tuning(
     from paragan.extensions.tuning.space import check_optuna, parse_space, trial_words
     from paragan.extensions.tuning.study import StudyPlan
     from paragan.extensions.tuning.tune import Tuning, check_trials, goal_direction
-    from paragan.runs.folder import run_name
+    from paragan.runs.run_request import run_name
     from paragan.runs.session import join_world
 
     check_optuna()

@@ -18,7 +18,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.printable import to_printable
 
 if TYPE_CHECKING:
-    from paragan.extensions.verify.finding import LawResult
+    from paragan.extensions.verify.law_result import LawResult
 
 _HEAD = ("law", "strategy", "result", "difference", "reason")
 _RESULTS = ("held", "FAILED", "exempt", "not run")

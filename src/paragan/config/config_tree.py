@@ -29,17 +29,20 @@ def dump(config: RunConfig, folder: Path | None = None) -> str:
     folder: that of the file, from which .py files are named, so that both can be moved together.
     """
     tree = to_tree(config)
-    return strict_yaml.to_yaml(tree if folder is None else _with_code_from(tree, outside_names(config), folder))
+    return strict_yaml.to_yaml(tree if folder is None else _with_code_from(tree, folder))
 
 
-def _with_code_from(tree: Any, outside: frozenset[str], folder: Path) -> Any:
-    """Return a tree that names .py files outside paragan by their path from a folder."""
-    if isinstance(tree, dict):
-        return {key: _with_code_from(item, outside, folder) for key, item in tree.items()}
+def _with_code_from(tree: Any, folder: Path) -> Any:
+    """Return a tree whose names of .py files are paths from a folder. Programs stay paths as written, as data does."""
     if isinstance(tree, list):
-        return [_with_code_from(item, outside, folder) for item in tree]
-    is_file = isinstance(tree, str) and tree in outside and is_file_name(tree)
-    return os.path.relpath(tree, folder.resolve()) if is_file else tree
+        return [_with_code_from(item, folder) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    named = {key: _with_code_from(item, folder) for key, item in tree.items()}
+    name = tree.get("name")
+    if isinstance(name, str) and is_file_name(name):
+        named["name"] = os.path.relpath(name, folder.resolve())
+    return named
 
 
 def outside_names(config: RunConfig) -> frozenset[str]:

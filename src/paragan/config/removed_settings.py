@@ -7,7 +7,7 @@ from pathlib import Path
 from paragan.config.field_types import fields_of
 from paragan.core.registry import names, options
 
-_FILE = Path(__file__).with_suffix(".yaml")
+_FILE = Path(__file__).with_suffix(".yaml")  # its head describes the keys
 _CELL = re.compile(r"^grid\.cells\.\d+\.")
 _PLAYER = re.compile(r"^(grid\.cells\.N\.)?(g|d|players\.\w+)\.")
 
@@ -31,9 +31,9 @@ def replacement_of_option(path: str, category: str, name: str, key: str) -> str 
     replacement = replacement_of(f"{category}.{name}.{key}", path)
     if replacement is not None or not category:
         return replacement
-    pattern = re.compile(rf"{category}\.\w+\.{re.escape(key)}")
+    pattern = re.compile(rf"{category}\.\w+\.{re.escape(key)}", re.IGNORECASE)
     texts = {text for listed, text in _removed().items() if pattern.fullmatch(listed)}
-    if len(texts) != 1 or any(key in fields_of(options(category, other)) for other in names(category)):
+    if len(texts) != 1 or any(key.casefold() in fields_of(options(category, other)) for other in names(category)):
         return None
     return texts.pop()
 

@@ -3,6 +3,7 @@
 import errno
 
 _MACHINE_ERRORS = {  # the machine or file system is the cause
+    # no space or permission; a path of another kind; a device, or too many files
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EEXIST, errno.ELOOP),
     *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EBUSY, errno.ENOTEMPTY, errno.EXDEV, errno.ENXIO),

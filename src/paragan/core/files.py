@@ -59,6 +59,11 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+def write_json(path: Path, value: object) -> None:
+    """Replace `path` by indented JSON, as `write_bytes`."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
 def create_file(path: Path) -> BinaryIO:
     """Return a new, empty file in place of `path`, for writing while other processes read."""
     path.unlink(missing_ok=True)

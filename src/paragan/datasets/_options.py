@@ -40,7 +40,7 @@ class PixelOptions:
     """Grey level, 0 to 255, behind transparent pixels."""
     resize: Literal["lanczos", "bicubic"] = "lanczos"
     """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""
-    flip: bool = False
+    flip: bool = False  # `build.data` reads it
     """Mirror half of the training images, chosen at random in every epoch."""
 
     def __post_init__(self) -> None:

@@ -36,15 +36,16 @@ def source(
     top: bytes,
     wnids: tuple[str, ...],
     read_list: Callable[[], WnidList] | None,
-    words: str,
+    words_txt: str,
     *,
     size: int | str,
     resize: Literal["lanczos", "bicubic"] = "lanczos",
 ) -> ImageSource:
-    """Return a split of cropped and resized colour images, which are in `top`.
+    """Return a split of cropped and resized colour images.
 
-    read_list: returns the labels of images that are in no class folders; None: all are. words: lines of
-    a WNID and words, as in words.txt. Raises `DataError` for an image without a label.
+    top: their folder, which ends in a slash. read_list: returns the labels of images that are in no class folders;
+    None: all are. words_txt: text of that file, lines of a WNID and words. Raises `DataError` for an image without a
+    label.
     """
     if read_list is None or any(WNID.fullmatch(os.fsdecode(name)) for name in folder_names(paths, top)):
         labels = _labels_from_folders(paths, top, wnids, display_path(files, top))
@@ -52,10 +53,10 @@ def source(
         labels = _labels_from_list(paths, *read_list(), wnids)
     pixels = PixelFormat(size=height_and_width(size), options=PixelOptions(resize=resize))
     settings = hashlib.blake2b(labels.tobytes(), digest_size=8).hexdigest()
-    settings += " bicubic" if resize == "bicubic" else ""
-    names = _class_names(wnids, words)
+    settings += " bicubic" if resize == "bicubic" else ""  # not "lanczos": fingerprints of runs of earlier versions
+    names = _class_names(wnids, words_txt)
     images = FileImages(files, ArrangedPaths(paths=paths, labels=labels, class_names=names, num_train=len(paths)))
-    rows = images.rows("train", held_out=0)
+    rows = images.rows("train", held_out=0)  # all, also of a held-out split: its files are those of `paths`
     identify = partial(images.fingerprint, rows, f"{pixels.shape} {settings}")
     return ImageSource(images=images, rows=rows, shape=pixels.shape, decode=pixels.decode, identify=identify)
 
@@ -121,9 +122,9 @@ def _labels_from_list(paths: list[bytes], wnid_of: Mapping[str, str], where: str
     return np.array([numbers[wnid_of[stem]] for stem in stems], np.int32)
 
 
-def _class_names(wnids: tuple[str, ...], text: str) -> tuple[str, ...]:
+def _class_names(wnids: tuple[str, ...], words_txt: str) -> tuple[str, ...]:
     """Return the first word of each class, or its WNID, and both if two classes share that word."""
-    words = {wnid: words.partition(",")[0].strip() for wnid, words in _WNID_AND_NAME.findall(text)}
+    words = {wnid: words.partition(",")[0].strip() for wnid, words in _WNID_AND_NAME.findall(words_txt)}
     names = [words.get(wnid) or wnid for wnid in wnids]
     counts = Counter(names)
     return tuple(f"{name} ({wnid})" if counts[name] > 1 else name for name, wnid in zip(names, wnids, strict=True))

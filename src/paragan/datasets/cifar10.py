@@ -37,9 +37,9 @@ _FILES = {
 }
 _ENDINGS = {"binary": (".tar.gz", ".tgz", ".bin"), "lossless": (".npz",), "jpeg": (".tar.xz",)}
 _REMOTE = RemoteFile(
-    f"https://www.cs.toronto.edu/~kriz/{_BINARY}",
-    170052171,
-    "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    url=f"https://www.cs.toronto.edu/~kriz/{_BINARY}",
+    num_bytes=170052171,
+    sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
 )
 
 
@@ -59,7 +59,7 @@ class Options:
 
     Scores on jpeg (lossy) are not comparable with published ones.
     """
-    flip: bool = False
+    flip: bool = False  # `build.data` reads it
     """Mirror half of the training images, drawn anew in every epoch."""
 
 

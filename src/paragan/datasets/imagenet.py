@@ -37,7 +37,7 @@ class Options:
     """The folder that contains train and val."""
     size: ImageSize = 128
     """Size in pixels to which the centre is resized: a number for squares, or HEIGHTxWIDTH."""
-    flip: bool = False
+    flip: bool = False  # `build.data` reads it
     """Mirror half of the training images, chosen at random in every epoch."""
     resize: Literal["lanczos", "bicubic"] = "lanczos"
     """Filter for resizing: Pillow's `lanczos`, or `bicubic` of torch: faster, a little less sharp."""

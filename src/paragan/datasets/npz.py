@@ -51,7 +51,7 @@ class Options:
     """Values that become the darkest and the brightest; null: 0 and the highest of 8 or 16 bits."""
     held_out: Annotated[float, Interval(gt=0, le=0.5)] = 0.1
     """Share of each class held out from training."""
-    flip: bool = False
+    flip: bool = False  # `build.data` reads it
     """Mirror half of the training images, chosen at random in every epoch."""
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ class Options:
 
     null: 286 for size 256, in proportion for other sizes; equal to `size`: no crop.
     """
-    flip: bool = True
+    flip: bool = True  # `build.data` reads it
     """Mirror half of the training pairs, chosen at random."""
     channels: Literal[1, 3] | None = None
     """Channels of the target: 1 for grey, 3 for colour; null: as the files are."""

@@ -39,7 +39,7 @@ class Options:
     """The archive, its unpacked folder, or the folder that contains the archive."""
     size: ImageSize = 64
     """Size in pixels to which images are resized, a number or HEIGHTxWIDTH; 64 is the original."""
-    flip: bool = False
+    flip: bool = False  # `build.data` reads it
     """Mirror half of the training images, chosen at random in every epoch."""
 
 

@@ -22,14 +22,14 @@ from paragan.export.class_labels import Label, as_list, check_count, class_numbe
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampled_images import SampledImages
 from paragan.export.summary import Summarised
-from paragan.game import latents
+from paragan.game import latents as latent_draws
 from paragan.game.label_use import gives_equal_images, ignores_labels
 from paragan.game.mixture import Mixture
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 from paragan.game.sampling import Mode, generate_images, with_steps
 
-_PAIRS_AT_ONCE = 8
+_PAIRS_AT_ONCE = 8  # input images and the layers at their size need more memory than latents do
 
 
 @runtime_checkable
@@ -76,7 +76,7 @@ class Sampler(Applicable, Summarised):
     @cached_property
     def num_comparable_classes(self) -> int:
         """Number of classes whose images differ; 0 also for a generator that ignores its labels."""
-        if not self.num_classes or self.takes_condition:
+        if not self.num_classes or self.takes_condition:  # with an input image: the test calls it with latents alone
             return self.num_classes
         prior = replace(self._prior(None), device=next(self.net.parameters()).device)
         # the cheap question first; equal images may also be those of classes that have hardly trained
@@ -91,7 +91,8 @@ class Sampler(Applicable, Summarised):
     @property
     def mode(self) -> Mode:
         """Sampling mode of the run, the default of `sample`."""
-        return getattr(getattr(self.config, "evaluation", None), "sampling", "eval")
+        mode: Mode = self.config.evaluation.sampling
+        return mode
 
     def sample(
         self,
@@ -159,11 +160,11 @@ class Sampler(Applicable, Summarised):
         """
         chosen_K = None if labels is None else self.labels(len(as_list(labels)), labels)
         prior = self._prior(seed)
-        for first in range(0, n, latents.BLOCK):
-            rows = range(first, min(first + latents.BLOCK, n))
+        for first in range(0, n, latent_draws.BLOCK):
+            rows = range(first, min(first + latent_draws.BLOCK, n))
             if is_wanted is not None and not any(is_wanted[row] for row in rows):
                 continue
-            z_BZ, y_B = latents.draw_block(prior, first // latents.BLOCK, len(rows))
+            z_BZ, y_B = latent_draws.draw_block(prior, first // latent_draws.BLOCK, len(rows))
             if chosen_K is not None:
                 y_B = chosen_K[torch.tensor(rows) % len(chosen_K)]
             z_BZ = self._truncated(z_BZ, truncation)
@@ -214,10 +215,10 @@ class Sampler(Applicable, Summarised):
         They are not truncated for a generator with styles, where `generate` truncates the styles.
         """
         check_count(n)
-        return self._truncated(latents.draw(self._prior(seed), n).z_BZ, truncation)
+        return self._truncated(latent_draws.draw(self._prior(seed), n).z_BZ, truncation)
 
     def _truncated(self, z_BZ: Tensor, truncation: float | None) -> Tensor:
-        truncated_BZ = latents.truncated(z_BZ, truncation)  # also checks the value
+        truncated_BZ = latent_draws.truncated(z_BZ, truncation)  # also checks the value
         if isinstance(self.net, StyledGenerator):
             return z_BZ
         return torch.cat([truncated_BZ[:, : self.num_free], z_BZ[:, self.num_free :]], 1)
@@ -230,7 +231,7 @@ class Sampler(Applicable, Summarised):
 
     def walk(self, points_KBZ: Tensor, frames: int) -> Iterator[Tensor]:
         """Yield latents, evenly spaced on the closed path through K points; a mixture keeps its members."""
-        for z_BZ in latents.walk(points_KBZ[..., : self.num_free], frames):
+        for z_BZ in latent_draws.walk(points_KBZ[..., : self.num_free], frames):
             yield torch.cat([z_BZ, points_KBZ[0, :, self.num_free :]], 1)
 
     def labels(
@@ -239,7 +240,7 @@ class Sampler(Applicable, Summarised):
         """Return y_B of n images: the given classes in turn, or drawn. option: name in messages."""
         if labels is None:
             check_count(n)
-            return latents.draw(self._prior(seed), n).y_B
+            return latent_draws.draw(self._prior(seed), n).y_B
         numbers = class_numbers(labels, self.class_names, self.num_classes, option)
         return torch.tensor(numbers).repeat(-(-n // len(numbers)))[:n]
 
@@ -258,9 +259,12 @@ class Sampler(Applicable, Summarised):
     ) -> SampledImages:
         """Generate the images of these latents in batches.
 
-        progress: receives the number of finished images. seed: of dropout, which depends on the number of an
-        image, too: `first_row` and on. shift_BLW: of styles, if the generator has them; truncation: likewise.
+        progress: receives the number of finished images. seed: of the random numbers of layers, as dropout; they also
+        depend on the number of each image, which is `first_row` for the first. For a generator with styles, either
+        shift_BLW is added to the styles, or truncation computes it; latents are truncated when they are drawn.
         """
+        if shift_BLW is not None and truncation is not None:
+            raise ConfigError("generate: shift_BLW and truncation both move the styles; pass one of the two")
         mode = mode or self.mode
         seed = self.seed if seed is None else seed  # of dropout
         net = CalledNetwork(module=self.net)
@@ -268,7 +272,7 @@ class Sampler(Applicable, Summarised):
         if truncation is not None and isinstance(self.net, StyledGenerator):
             shift_BLW = self.net.truncation_shift(z_BZ.to(device), None if y_B is None else y_B.to(device), truncation)
         inputs = z_BZ, y_B, conditions, shift_BLW
-        block = latents.BLOCK if conditions is None else _PAIRS_AT_ONCE
+        block = latent_draws.BLOCK if conditions is None else _PAIRS_AT_ONCE
         images: Tensor | None = None
         for first in range(0, len(z_BZ), block):
             end = min(first + block, len(z_BZ))

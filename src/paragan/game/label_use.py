@@ -42,7 +42,7 @@ def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
     """Return whether a generator, in eval mode, gives bit-equal images for neighbouring and distant labels."""
     called = CalledNetwork(module=generator)
     z_BZ, _ = prior.draw("label_use", Rows(step=0, first=0, count=_LATENTS, total=_LATENTS))
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]):  # also for `ignores_labels`, whose noise has the same seed
         last = prior.num_classes - 1
         labels = sorted({*range(last + 1)[:_LABELS], *(last * number // _LABELS for number in range(_LABELS + 1))})
         images = []
@@ -64,7 +64,10 @@ def _add_noise(net: nn.Module, deviation: float) -> None:
 
 
 def check_label_arguments(side: Side, net: nn.Module, num_classes: int) -> None:
-    """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse."""
+    """Raise `ConfigError` if `forward` takes no labels although it gets some, or the reverse.
+
+    A `forward` of another number of arguments passes: the first call names what is wrong with it.
+    """
     forward = net.forward
     who, first = ("Generator", "z") if side is Side.G else ("Discriminator", "x")
     if _takes(forward, 2 if num_classes else 1):
@@ -79,6 +82,7 @@ def check_label_arguments(side: Side, net: nn.Module, num_classes: int) -> None:
     if num_classes and _takes(forward, 1):
         raise ConfigError(
             f"model: {who}.forward({first}) takes no labels, but the data has {counted(num_classes, 'class')}{place}; "
+            # the Generator decides for both networks whether the run has labels
             f"accept them: forward(self, {first}, y), or set self.num_classes = 0 in the Generator, or pass "
             "data.labels=false"
         )

@@ -19,7 +19,7 @@ class BatchNorm(UpdateOnce):
     finite are skipped. They are float32, also under autocast.
     """
 
-    mixes = True
+    mixes_samples = True
     mean: Tensor
     var: Tensor
 
@@ -33,8 +33,8 @@ class BatchNorm(UpdateOnce):
     def forward(self, x: Tensor, gain_C: Tensor | None = None, bias_C: Tensor | None = None) -> Tensor:
         if not self.training:
             return F.batch_norm(x, self.mean, self.var, gain_C, bias_C, False, 0.0, self.eps)
-        # Copies even without an update: the kernel writes into them, its backward may hold them,
-        # and a recomputed forward (its mark is cleared) must save the same tensors as the first.
+        # Copies even without an update: the kernel writes into them, and its backward may hold them. Activation
+        # checkpointing runs this forward again, then without an update, and must meet the same tensors as before.
         mean = self.mean.clone()
         var = self.var.clone()
         y = F.batch_norm(x, mean, var, gain_C, bias_C, True, self.momentum, self.eps)

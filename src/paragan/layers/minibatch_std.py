@@ -21,7 +21,7 @@ class MinibatchStd(UpdateOnce):
     (`layers/cross_rank.convert`).
     """
 
-    mixes = True
+    mixes_samples = True
     shared_ranks: SharedBatchRanks | None = None
 
     def __init__(self, group: int = 4) -> None:

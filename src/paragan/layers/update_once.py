@@ -18,7 +18,7 @@ class UpdateOnce(nn.Module):
     """
 
     update_due: bool | None = None
-    mixes: bool = False  # whether the layer mixes the samples of a batch in training
+    mixes_samples: bool = False  # in training, as batch norm does
 
     def take_update(self) -> bool:
         """Return whether the state is to advance now, and clear the mark."""
@@ -62,6 +62,6 @@ def mixing_layers(net: nn.Module) -> set[nn.Module]:
     """Return the layers of `net` that couple samples, except frozen ones (evaluation mode)."""
     norms = nn.modules.batchnorm._BatchNorm
     mixing: set[nn.Module] = {
-        m for m in net.modules() if (isinstance(m, UpdateOnce) and m.mixes) or isinstance(m, norms)
+        m for m in net.modules() if (isinstance(m, UpdateOnce) and m.mixes_samples) or isinstance(m, norms)
     }
     return mixing - frozen_modules(net) if mixing else mixing

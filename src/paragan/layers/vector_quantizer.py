@@ -11,9 +11,9 @@ from paragan.layers.precision import at_least_float32, autocast_off
 
 
 class VectorQuantizer(nn.Module):
-    """Replaces each vector of a map by the nearest of `num_codes` codes of length `depth`.
+    """Replaces each vector of a map by the nearest of `num_codes` codes of `depth` numbers.
 
-    is_normalised: vectors and codes have length 1, so that the nearest is that of the largest
+    is_normalised: vectors and codes have unit norm, so that the nearest is that of the largest
     cosine (ViT-VQGAN, Yu et al. 2022, section 3.2): more codes are used.
     """
 
@@ -52,8 +52,8 @@ class VectorQuantizer(nn.Module):
 class ResidualQuantizer(nn.Module):
     """Several codebooks, each for what those before it left over (Zeghidour et al. 2021, SoundStream, section III-C).
 
-    Vectors of length `width` are projected to codes of length `depth` and back, as in DAC (Kumar et
-    al. 2023, section 3.2); vectors and codes have length 1.
+    Vectors of `width` numbers are projected to codes of `depth` numbers and back, as in DAC (Kumar et
+    al. 2023, section 3.2); vectors and codes have unit norm.
     """
 
     def __init__(self, codebooks: int, num_codes: int, width: int, depth: int) -> None:

@@ -3,7 +3,7 @@
 The mean perceptual distance of two generated images, as published for image-to-image translation (J.-Y.
 Zhu et al., "Toward multimodal image-to-image translation", NeurIPS 2017, section 5.2), over that of two
 real images. The distance is that of Zhang et al. 2018 for one layer of one position: the squared distance
-of features that are scaled to length 1. Over all pairs of images it needs only the sum of the features.
+of features that are scaled to unit norm. Over all pairs of images it needs only the sum of the features.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Metric(RunningMetric):
 
 
 def _unit(features_BF: Tensor) -> Tensor:
-    """Scale features to length 1; features of 0 remain."""
+    """Scale features to unit norm; features of 0 remain."""
     return torch.nn.functional.normalize(in_float64(features_BF), dim=1)
 
 
 def _mean_distance(sum_F: Tensor, count: int) -> float:
-    """Return the mean squared distance of two different rows of length 1 with this sum."""
+    """Return the mean squared distance of two different rows of unit norm with this sum."""
     if count < 2:
         raise ConfigError(f"diversity needs at least 2 images, not {count}; raise evaluation.num_images")
     mean_product = (float(sum_F.square().sum()) - count) / (count * (count - 1))

@@ -1,10 +1,10 @@
 """Perceptual distance to the target by a given network (LPIPS with that network); lower is better.
 
 Source: R. Zhang et al., "The unreasonable effectiveness of deep features as a perceptual metric", CVPR
-2018, equation 1: features of each layer are scaled to length 1 over channels; squared differences are
+2018, equation 1: features of each layer are scaled to unit norm over channels; squared differences are
 summed over channels, averaged over positions and summed over layers. The network is a file of
 `torch.export` whose outputs are the layers. Learned weights per channel are part of such a network: with
-`normalise: false` it returns features of length 1 times the roots of the weights.
+`normalise: false` it returns features of unit norm times the roots of the weights.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,7 @@ class Options:
     std: tuple[float, ...] = (0.229, 0.224, 0.225)
     """Standard deviation of each channel, which divides."""
     normalise: bool = True
-    """Scale the features of each position to length 1."""
+    """Scale the features of each position to unit norm."""
 
 
 @dataclass(frozen=True)

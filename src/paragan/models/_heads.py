@@ -38,7 +38,7 @@ class AuxiliaryHead(nn.Module):
 class ContrastHead(nn.Module):
     """Contrastive head: features f (B, F), ReLU and sum of the map, to logits and embeddings.
 
-    Logits w.f + b; embeddings (B, 2, E), of length 1, of the image, A f + a, and of its class (Kang
+    Logits w.f + b; embeddings (B, 2, E), of unit norm, of the image, A f + a, and of its class (Kang
     & Park 2020, section 3.2). Computed in at least float32.
     """
 
@@ -59,7 +59,7 @@ class ContrastHead(nn.Module):
 
 
 def stack_points(image_BE: Tensor, class_BE: Tensor) -> Tensor:
-    """Return (B, 2, E): embedding of the image, then of its class, normalised to length 1."""
+    """Return (B, 2, E): embedding of the image, then of its class, normalised to unit norm."""
     return torch.stack([F.normalize(point, dim=1) for point in (image_BE, class_BE)], 1)
 
 

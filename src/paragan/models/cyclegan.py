@@ -44,8 +44,8 @@ class Generator(nn.Module):
     `extra` has `cycle`, both translated back, and `identity`, both translated to their own kind.
     """
 
-    latent = 0
-    input_multiple = 4
+    latent = 0  # no z: it is called with the images of a batch
+    input_multiple = 4  # to which `apply` pads images
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 G is a SEANet encoder, a residual vector quantizer and the mirrored decoder; it reconstructs the audio of the batch. D
 is the multi-scale STFT discriminator (section 3.4): 2-D convolutions over complex spectrograms of several windows. The
 defaults are a small version, for 8 kHz: frames of 64 samples, 4 codebooks of 8 bits, 4 kbit/s. Differences from the
-paper: codes are short, of length 1 and trained by gradients (DAC, Kumar et al. 2023), not moving averages; the encoder
+paper: codes are short, of unit norm and trained by gradients (DAC, Kumar et al. 2023), not moving averages; the encoder
 ends with as many channels as its last map (the paper: 128); short-cuts are identities; D is half as wide; no LSTM, no
 weight normalisation; G ends in tanh. Differences from the authors' code: G pads with zeros at both ends (reflected
 samples, at 24 kHz only before the first), and D's spectrograms, divided by the square root of the window's length (of

@@ -84,7 +84,7 @@ class Options:
 class Generator(nn.Module):
     """`mel` (B, C * n_mels, F) to audio (B, C, F * samples of a frame) in [-1, 1]; C: 1 or 2 channels."""
 
-    latent = 0
+    latent = 0  # no z: it is called with the spectrograms of a batch
     weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:

@@ -54,7 +54,7 @@ class Generator(nn.Module):
     Its blocks pass a tuple of the maps so far; the way up concatenates them.
     """
 
-    latent = 0
+    latent = 0  # no z: it is called with the images of a batch
     num_classes = 0
     takes_condition = True
 
@@ -66,7 +66,7 @@ class Generator(nn.Module):
         map_sizes(shape)  # refuses other sizes
         sides = shape[1] | shape[2]
         levels = (sides & -sides).bit_length() - 1  # halvings down to an uneven side: 1 or 3 px of most squares
-        self.input_multiple = 2**levels
+        self.input_multiple = 2**levels  # to which `apply` pads images
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
         downs = []

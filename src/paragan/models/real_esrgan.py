@@ -48,7 +48,7 @@ class Options:
 class Generator(nn.Module):
     """`low` (B, C', h, w) in [-1, 1] to images (B, C, factor * h, factor * w). condition_channels: C'; None: C."""
 
-    latent = 0
+    latent = 0  # no z: it is called with the images of a batch
     input_multiple = 1  # `low` of any size: no layer halves it
     weight_init: WeightInit = "torch"
 

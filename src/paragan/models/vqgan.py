@@ -2,9 +2,9 @@
 
 G is an encoder, a vector quantizer and a decoder; it reconstructs the images of the batch. D is PatchGAN, as in
 pix2pix. The defaults are a small version, for images of 16 to 64 px. Differences from the paper: codes and vectors have
-length 1 (ViT-VQGAN, Yu et al. 2022); one residual block for each resolution (the paper: 2), 4x4 convolutions that halve
-(3x3), no middle blocks and no attention; two halvings before D's patches (3); G ends in tanh. Differences from the
-authors' code: norms have an epsilon of 1e-5 (1e-6), and D starts with torch's weights (N(0, 0.02)).
+unit norm (ViT-VQGAN, Yu et al. 2022); one residual block for each resolution (the paper: 2), 4x4 convolutions that
+halve (3x3), no middle blocks and no attention; two halvings before D's patches (3); G ends in tanh. Differences from
+the authors' code: norms have an epsilon of 1e-5 (1e-6), and D starts with torch's weights (N(0, 0.02)).
 """
 
 from dataclasses import dataclass
@@ -43,18 +43,18 @@ class Options:
     codes: Count = 512
     """Size of the codebook; the paper: 1024."""
     depth: Count = 8
-    """Length of a code; the paper: 256, of any length."""
+    """Numbers of a code's vector; the paper: 256, of any norm."""
 
 
 class Generator(nn.Module):
     """`image` (B, C, H, W) in [-1, 1] to its reconstruction; losses and tokens are in `extra`."""
 
-    latent = 0
+    latent = 0  # no z: it is called with the images of a batch
     weight_init: WeightInit = "torch"
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        self.input_multiple = 2**options.halvings
+        self.input_multiple = 2**options.halvings  # to which `apply` pads images
         check_size_multiple(shape, self.input_multiple, f"model.halvings={options.halvings}")
         widths = [options.width * min(2**level, 4) for level in range(options.halvings)]
         to_codes = nn.Conv2d(widths[-1], options.depth, 1)
@@ -66,8 +66,8 @@ class Generator(nn.Module):
         self.last = nn.Conv2d(widths[0], shape[0], 3, padding=1)
 
     def forward(self, image: Tensor) -> GeneratorOutput:
-        codes, extra = self.quantizer(self.encoder(image))
-        return GeneratorOutput(self.decode(codes), extra)
+        vectors_BDhw, extra = self.quantizer(self.encoder(image))
+        return GeneratorOutput(self.decode(vectors_BDhw), extra)
 
     def encode(self, image: Tensor) -> Tensor:
         """Return the tokens (B, h, w) of images."""
@@ -75,9 +75,9 @@ class Generator(nn.Module):
         tokens: Tensor = extra["tokens"]
         return tokens
 
-    def decode(self, codes: Tensor) -> Tensor:
-        """Return images of codes (B, depth, h, w), as `quantizer.vectors` returns them for tokens."""
-        return at_least_float32(self.last(self.decoder(codes))).tanh()
+    def decode(self, vectors_BDhw: Tensor) -> Tensor:
+        """Return images of a map of codes (B, depth, h, w), as `quantizer.vectors` returns it for tokens."""
+        return at_least_float32(self.last(self.decoder(vectors_BDhw))).tanh()
 
 
 class Discriminator(nn.Module):

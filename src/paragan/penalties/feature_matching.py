@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from paragan.core.capabilities import Capability
-from paragan.core.errors import ConfigError
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.feature_layers import feature_layers
 from paragan.penalties.base.options_penalty import OptionsPenalty
 
 
@@ -37,8 +37,9 @@ class Penalty(OptionsPenalty):
 
     def __call__(self, context: PenaltyContext) -> Tensor:
         assert context.outputs.real is not None
-        both = _features(context.outputs.fake), _features(context.outputs.real).detach()
-        fake_F, real_F = context.whole(torch.cat(both, 1)).mean(0).chunk(2)
+        features = _features(context.outputs.fake), _features(context.outputs.real).detach()
+        # side by side, so that one collective gathers both
+        fake_F, real_F = context.whole(torch.cat(features, 1)).mean(0).chunk(2)
         rows = context.feed.rows
         return (self.weight_at(rows) * (fake_F - real_F).square().sum()).expand(rows.count)
 
@@ -48,13 +49,3 @@ def _features(output: DiscriminatorOutput) -> Tensor:
     for name, member in output.by_name.items():
         layers += feature_layers(member, "feature_matching", name)
     return torch.cat([layer.flatten(1) for layer in layers], 1)
-
-
-def feature_layers(output: DiscriminatorOutput, penalty: str, name: str) -> tuple[Tensor, ...]:
-    """Return the layers of the discriminator `name`; `ConfigError` if it returns no features."""
-    if not output.layers:
-        raise ConfigError(
-            f"penalty {penalty} needs {f'discriminator {name}' if name else 'a D'} that returns features; let D return "
-            "paragan.DiscriminatorOutput(logits, features)"
-        )
-    return output.layers

@@ -20,8 +20,8 @@ from paragan.core.protocols import PenaltyContext
 from paragan.core.types import Side
 from paragan.core.weight_schedule import Weight
 from paragan.penalties._options import PenaltyOptions
+from paragan.penalties.base.feature_layers import feature_layers
 from paragan.penalties.base.options_penalty import OptionsPenalty
-from paragan.penalties.feature_matching import feature_layers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from paragan.report.chart import NUM_TONES, Caption, Chart, ChartCurve, draw_cha
 from paragan.report.comparison import ComparedRun, Comparison, listed_settings
 from paragan.report.record_values import RecordEntry, thin_out
 from paragan.report.rendering import render_page
-from paragan.report.sample_media import MAX_FRAME_BYTES, MAX_FRAME_SIDE, Frame, SampleFrames, track_data
+from paragan.report.sample_frames import MAX_FRAME_BYTES, MAX_FRAME_SIDE, Frame, SampleFrames, track_data
 from paragan.report.series import Point
 from paragan.report.terminal_comparison import run_texts, value_text
 

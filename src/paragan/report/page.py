@@ -27,7 +27,7 @@ from paragan.report.record_values import (
 )
 from paragan.report.rendering import render_page
 from paragan.report.run_state import format_duration, read_small_text, run_state
-from paragan.report.sample_media import Frame, SampleFrames, read_audio, track_data
+from paragan.report.sample_frames import Frame, SampleFrames, track_data
 from paragan.report.scale import format_number
 
 _MAX_CONFIG = 200_000  # characters
@@ -58,6 +58,14 @@ class Page:
         return path
 
 
+def _audio(folder: Path, history: History) -> list[View]:
+    if next((folder / "samples").glob("*.wav"), None) is None:
+        return []
+    from paragan.report.sample_audio import read_audio
+
+    return read_audio(folder, history.samples)
+
+
 def _view(folder: Path, history: History, frames: list[Frame]) -> View:
     end = run_end(history.kimg, history.seconds)
     names = metric_names(history.scores)
@@ -74,7 +82,7 @@ def _view(folder: Path, history: History, frames: list[Frame]) -> View:
         "accuracy": reliability(history.protocol),
         "left_out": max(0, history.max_metrics - len(names)),
         "frames": frames,
-        "audio": read_audio(folder, history.samples),
+        "audio": _audio(folder, history),
         "tracks": [{"tone": None, "dash": 0}] if frames else [],
         "columns": _columns(history),
         "rows": [single_line(row, max_length=60) for row in first_items(history.rows)],

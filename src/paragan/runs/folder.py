@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import json
 import os
-import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from paragan.core.errors import CheckpointError
+from paragan.core.errors import CheckpointError, ParaganError
 from paragan.core.files import (
     check_no_link,
     create_subfolder,
@@ -28,8 +25,9 @@ from paragan.core.files import (
 )
 from paragan.core.local_processes import is_suspended, processes_with
 from paragan.distributed.launch.rank_env import mpi_rank_and_size
+from paragan.runs.environment import read_environment
 
-STUDY = "study.db"  # of a folder of `paragan tune`, whose trials are runs in folders of their own
+STUDY = "study.db"  # a folder of `paragan tune`, which is no run folder: its trials have those; a session refuses it
 # folders that training writes to; and what else a run and its launcher write
 WRITTEN = ("checkpoints", "best", "samples", "judge", "background", "ranks", "tensorboard", "wandb", "mlflow")
 _RECORDS = ("run.lock", "exit.json", "environment.json", "metrics.jsonl", "report.html", "stacks", "lease.json")
@@ -58,7 +56,8 @@ class RunFolder:
     @property
     def failed_before_start(self) -> bool:
         """Whether a run has failed here before its first step."""
-        return self._ended_at(0, code=2) and not any((self.path / "checkpoints").glob("*"))
+        failed = self._ended_at(0, code=ParaganError.exit_code)  # also in its first step
+        return failed and not any((self.path / "checkpoints").glob("*"))
 
     def is_finished(self, step: int | None = None) -> bool:
         """Return whether the run has finished. step: at this one; None: at any."""
@@ -71,7 +70,7 @@ class RunFolder:
         return False
 
     def other_files(self) -> list[str]:
-        """Return the names of files in the folder that neither a run nor its launcher has made, sorted."""
+        """Return the names of files that no run or launcher writes, sorted; of a folder without config.yaml."""
         with suppress(OSError):
             return sorted(path.name for path in self.path.iterdir() if path.name not in (*WRITTEN, *_RECORDS))
         return []
@@ -165,6 +164,7 @@ class RunFolder:
     def _acquire(self) -> BinaryIO:
         if self._is_inherited():
             assert self.inherited_lock is not None
+            # not locked again: a lock belongs to the open file, which the copy of a descriptor shares
             return os.fdopen(os.dup(self.inherited_lock), "r+b", buffering=0)
         lock = open_lock_file(self.path / "run.lock")
         if not (try_to_lock(lock) or _lock_of_orphans(lock, self.path)):
@@ -207,7 +207,10 @@ def _lock_of_orphans(lock: BinaryIO, path: Path) -> bool:
 
 
 def _move_lock(folder: Path, aside: Path) -> None:
-    """Move the launcher's lock to the new folder. `CheckpointError`: another process made that."""
+    """Move the launcher's lock to the new folder. `CheckpointError`: another process made that.
+
+    The launcher has locked this file, not its path, until its job ends: the new run must be locked by it, too.
+    """
     ours = aside / "run.lock"
     lock = folder / "run.lock"
     try:
@@ -227,43 +230,3 @@ def _in_use(path: Path, owner: str) -> CheckpointError:
     elif mpi_rank_and_size() is not None:
         hint += "; only grids train by mpiexec: use devices=N or torchrun for several ranks of one plain run"
     return CheckpointError(f"run folder {path} is in use by process {owner}; {hint}")
-
-
-def run_name(recipe: str) -> str:
-    """Return the name of a run: the recipe's, a file's stem, or the folder of a recipe.yaml."""
-    path = Path(recipe)
-    if path.stem in ("recipe", "config") and path.suffix:
-        return path.resolve().parent.name
-    return path.stem
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON atomically."""
-    write_text(path, json.dumps(value, indent=1) + "\n")
-
-
-def environment(ranks: int = 1) -> dict[str, Any]:
-    """Return versions and hardware for `environment.json`; no environment variables (secrets)."""
-    import numpy
-    import torch
-
-    from paragan import __version__
-
-    return {
-        "paragan": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "platform": platform.platform(),
-        "cpu": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-        "ranks": ranks,
-        "command": sys.argv,
-    }
-
-
-def read_environment(path: Path) -> Mapping[str, Any]:
-    """Return the `environment.json` of a run folder; empty if it is missing or invalid."""
-    with suppress(OSError, ValueError):
-        return read_json_file(path / "environment.json", dict, _MAX_BYTES)
-    return {}

@@ -71,6 +71,14 @@ class RunRequest:
         return ("train", self.name, *self.overrides, "--out", self.where, *fresh, *self.code_arguments)
 
 
+def run_name(recipe: str) -> str:
+    """Return the name of a run: the recipe's, a file's stem, or the folder of a recipe.yaml."""
+    path = Path(recipe)
+    if path.stem in ("recipe", "config") and path.suffix:
+        return path.resolve().parent.name
+    return path.stem
+
+
 class Runner:
     """Runner of one game. An extension derives its own from it, which `make_runner` in its `runner.py` returns."""
 

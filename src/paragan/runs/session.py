@@ -14,7 +14,7 @@ from paragan import build
 from paragan.config import RunConfig, dump, outside_names, to_tree, used_code
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, PeerFailedError, outcome
-from paragan.core.files import write_text
+from paragan.core.files import write_json, write_text
 from paragan.core.outside_code import changed_code, code_fingerprints
 from paragan.core.printable import join_some, print_line, to_printable
 from paragan.core.settings_tree import flatten
@@ -29,8 +29,9 @@ from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels, report_missing_kernels
 from paragan.hardware.executors import report_compile_errors as compiling
 from paragan.runs import rank_checks
+from paragan.runs.environment import environment
 from paragan.runs.existing_run import change_messages, former_run, with_history, with_recorded_init
-from paragan.runs.folder import STUDY, RunFolder, environment, write_json
+from paragan.runs.folder import STUDY, RunFolder
 from paragan.runs.run_lines import changed_command, complete_line, describe_run, start_lines
 from paragan.runs.run_request import Runner, RunRequest, check_init, runner_of
 from paragan.writers.jsonl import RankWriter

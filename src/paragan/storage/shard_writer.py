@@ -21,7 +21,7 @@ from paragan.core.files import (
     read_json_file,
     remove_tree,
     write_bytes,
-    write_text,
+    write_json,
 )
 from paragan.storage.byte_store import LocalStore, StoredFile
 from paragan.storage.shard_folder import (
@@ -45,7 +45,10 @@ _MAX_PART_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class EncodedSample:
-    """An image file as it is stored. suffix: of its name, with a dot. label: -1 without labels."""
+    """An image file as it is stored. suffix: of its name, with a dot. label: -1 without labels.
+
+    split_hash: decides whether the sample is held out.
+    """
 
     image: bytes
     suffix: str
@@ -81,8 +84,8 @@ class ShardWriter:
         records = np.zeros(len(rows), RECORD)
         with atomic_write(self._folder / shard_name(number)) as file:
             tar = _TarStream(file)
-            for place, sample in enumerate(samples):
-                key = sample_key(rows[place])
+            for place, (row, sample) in enumerate(zip(rows, samples, strict=True)):
+                key = sample_key(row)
                 if len(sample.image) > MAX_SAMPLE_BYTES:
                     raise DataError(f"sample {key} has {len(sample.image):,} bytes, the limit is {MAX_SAMPLE_BYTES:,}")
                 offset = tar.add(f"{key}{sample.suffix}", sample.image)
@@ -113,7 +116,7 @@ class ShardWriter:
             os.fsync(file.fileno())
         index = StoredFile(INDEX, self._planned.num_samples * RECORD.itemsize, digest.hexdigest())
         description = replace(self._planned, index=index, shards=tuple(shards))
-        write_text(self._folder / DESCRIPTION, json.dumps(asdict(description), indent=1) + "\n")
+        write_json(self._folder / DESCRIPTION, asdict(description))
         remove_tree(self._folder / UNFINISHED)
 
     def _part(self, number: int) -> Path:
@@ -133,17 +136,18 @@ class ShardWriter:
 
 @contextmanager
 def open_shard_writer(
-    folder: Path, planned: ShardDescription, source: str, newest_ns: int = 0
+    folder: Path, planned: ShardDescription, images_path: str, newest_ns: int = 0
 ) -> Iterator[ShardWriter | None]:
     """Yield a writer that continues what is in the folder; None if the shards are complete.
 
-    source: of the images; if they have changed, its unfinished shards are removed. newest_ns: time of the last
-    change. Raises `DataError` for other files, for shards of another source, settings or of earlier images, and
-    if another process is writing there.
+    images_path: what the shards are made of; if its images have changed, unfinished shards are removed. newest_ns:
+    time of the last change. Raises `DataError` for other files, for shards of another source, settings or of earlier
+    images, and if another process is writing there.
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
             _check_same(folder, _as_json(read_description(LocalStore(folder))), planned)
+            # the first shard: images that changed while the later ones were written count as changed, too
             if newest_ns > (folder / shard_name(number=0)).stat().st_mtime_ns:
                 problem = "images of the source have changed since these shards were written"
                 raise DataError(f"{folder}: {problem}; pass another folder, or delete this one")
@@ -159,12 +163,12 @@ def open_shard_writer(
             raise DataError(f"{folder}: another process is preparing this folder; wait for it, or stop it") from None
         settings = folder / UNFINISHED / _SETTINGS
         if settings.exists():
-            _continue_shards(folder, planned, source, newest_ns)
-        write_text(settings, json.dumps(asdict(planned) | {"path": source, "newest": newest_ns}))
+            _continue_shards(folder, planned, images_path, newest_ns)
+        write_json(settings, asdict(planned) | {"path": images_path, "newest": newest_ns})
         yield ShardWriter(folder, planned)
 
 
-def _continue_shards(folder: Path, planned: ShardDescription, source: str, newest_ns: int) -> None:
+def _continue_shards(folder: Path, planned: ShardDescription, images_path: str, newest_ns: int) -> None:
     """Raise `DataError` for unfinished shards of other settings; remove those of earlier images of the same source."""
     try:
         present = read_json_file(folder / UNFINISHED / _SETTINGS, dict)
@@ -172,9 +176,11 @@ def _continue_shards(folder: Path, planned: ShardDescription, source: str, newes
         raise DataError(f"{folder}: unfinished shards of unknown settings; delete it, or pass another folder") from None
     settings = {**_as_json(planned), "newest": newest_ns}
     changed = {name: settings[name] for name in _FROM_IMAGES if present.get(name) != settings[name]}
-    if present.get("path") != source or not changed:
-        return _check_same(folder, present, planned)
-    _check_same(folder, present | changed, planned)
+    if present.get("path") != images_path or not changed:
+        _check_same(folder, present, planned)
+        return
+    # other images of the same path: only another setting, which they do not explain, stops the preparation
+    _check_same(folder, {**present, **changed}, planned)
     for path in (*(folder / UNFINISHED).glob("*.part"), *folder.glob("shard-*.tar")):
         path.unlink()
 
@@ -233,5 +239,6 @@ class _TarStream:
 def _tar_size(last: Any) -> int:
     """Return the size of a shard from the record of its last sample."""
     image = -(-int(last["num_bytes"]) // BLOCK_BYTES)
-    label = 2 if last["label"] >= 0 else 0
-    return (int(last["block"]) + image + label + 2) * BLOCK_BYTES
+    label = 2 if last["label"] >= 0 else 0  # its header and its content
+    end = 2  # of a tar
+    return (int(last["block"]) + image + label + end) * BLOCK_BYTES

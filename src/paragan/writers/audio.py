@@ -11,7 +11,7 @@ from torch import Tensor
 from paragan.core.event import Event
 from paragan.core.files import atomic_write, create_subfolder
 from paragan.core.option_types import Count
-from paragan.report.sample_media import MAX_AUDIO_BYTES
+from paragan.report.sample_audio import MAX_AUDIO_BYTES
 from paragan.writers._tracker import print_warning
 
 _NUM_SAMPLES = 4  # that are written; a sheet has 8

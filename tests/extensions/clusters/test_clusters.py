@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,16 +176,21 @@ def test_kubernetes_pod_with_hostile_words_passes_them_unchanged(tmp_path, recor
     assert not (tmp_path / "planted").exists()
 
 
-def test_kubernetes_pod_passes_sigterm_to_its_ranks_and_waits(tmp_path):
+@pytest.mark.parametrize("saving_s", [0.0, 0.5])
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_kubernetes_pod_passes_sigterm_to_its_ranks_and_waits(shell, saving_s, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
     program = f"""#!{sys.executable}
 import os, signal, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), os._exit(85)))
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep({saving_s}), os._exit(85)))
 open(os.environ["LOCAL_RANK"], "w").close()
 signal.pause()
 """
     pod = container(python=str(write_program(tmp_path / "sleeper", program)))
     environment = pod["env"] | {"JOB_COMPLETION_INDEX": "0", "PATH": os.environ["PATH"]}
-    process = subprocess.Popen(pod["words"], cwd=tmp_path, env=environment)
+    assert pod["words"][0] == "sh"
+    process = subprocess.Popen([shell, *pod["words"][1:]], cwd=tmp_path, env=environment)
     wait_for(lambda: {"0", "1"} <= {path.name for path in tmp_path.iterdir()}, process)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 85

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from paragan.core.errors import ConfigError
 from paragan.extensions.planning import profile_run
 from paragan.extensions.planning.cluster import Link
 from paragan.extensions.planning.forecast import forecast, forecasts
-from paragan.extensions.planning.forecast_plot import check_plot_file, write_forecast_plot
+from paragan.extensions.planning.forecast_plot import check_plot_file, draw_losses, draw_scaling, write_forecast_plot
 from paragan.extensions.planning.plan import ForecastPlan, Goal
 from paragan.extensions.planning.planned_training import read_parallel_plan
 from paragan.report import figure
@@ -111,6 +112,18 @@ def test_plot_contains_every_number_of_the_table(plan, tmp_path):
         assert {f"{share:.1f}" for share in row.losses.values() if share >= 4} <= texts
     assert {"linear", "forecast", "compute", "jitter", "digits, weak scaling (forecast)"} <= texts
     assert not {"failures", "data"} & texts  # causes without a share
+
+
+@pytest.mark.parametrize("num", [8, 9, 20])
+def test_more_causes_and_curves_than_colours_are_all_drawn(plan, num):
+    pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib comes with the extra `plot`")
+    causes = {f"cause {number}": 100 / num for number in range(num)}
+    figure, (bars, curves) = pyplot.subplots(1, 2)
+    draw_losses(bars, [replace(row, losses=causes) for row in plan.rows])
+    draw_scaling(curves, {name: [(1, 1.0), (2, 2.0)] for name in causes}, float)
+    pyplot.close(figure)
+    assert len(bars.containers) == num
+    assert len(curves.lines) == num + 1  # the linear one
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,14 @@ def test_penalties_are_a_list_or_one(tmp_path, penalties):
     assert len(chosen) == (1 if isinstance(penalties, str | dict) else len(penalties))
 
 
+@pytest.mark.parametrize("form", [lambda path: path, lambda path: [path], lambda path: ({"name": path},)])
+def test_a_penalty_of_a_file_is_also_named_by_a_path(tmp_path, form):
+    file = tmp_path / "mine.py"
+    file.write_text("from paragan.penalties.r1 import Options as Options, Penalty as Penalty\n")
+    (chosen,) = trainer(G(), D(), tmp_path, penalties=form(file)).config.penalties
+    assert chosen.name == str(file)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

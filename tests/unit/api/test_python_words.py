@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import paragan as pg
-from paragan.api.trained import warn
+from paragan.api.python_words import warn
 from paragan.core.event import Event
 from paragan.writers import console
 

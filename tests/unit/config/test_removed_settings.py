@@ -54,6 +54,12 @@ def test_removed_setting_of_every_player_is_found(player, monkeypatch):
     assert removed_settings.replacement_of(f"{player}.other") is None
 
 
+@pytest.mark.parametrize("key", ["patch", "Patch", "PATCH"])
+def test_option_of_other_files_is_found_in_any_letter_case(key):
+    assert removed_settings.replacement_of_option(f"model.{key}", "models", "dcgan", key) == "it is 2; leave it out"
+    assert removed_settings.replacement_of_option("model.Width", "models", "dcgan", "Width") is None
+
+
 def test_removed_settings_are_listed_once_and_in_order():
     text = Path(removed_settings.__file__).with_suffix(".yaml").read_text()
     keys = [line.partition(":")[0] for line in text.splitlines() if line and not line.startswith(("#", " "))]

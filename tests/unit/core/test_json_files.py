@@ -5,7 +5,8 @@ import os
 import pytest
 
 from paragan.core.files import read_json_file
-from paragan.runs.folder import RunFolder, read_environment
+from paragan.runs.environment import read_environment
+from paragan.runs.folder import RunFolder
 
 DEEP = b"[" * 100_000
 OTHER = [

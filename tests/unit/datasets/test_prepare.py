@@ -22,7 +22,7 @@ from paragan.datasets._pixel_format import PixelFormat
 from paragan.datasets.preparation import prepare
 from paragan.datasets.preparation.prepare import prepare_shards
 from paragan.storage.shard_folder import UNFINISHED, Encoding, ShardFolder
-from paragan.storage.shard_writer import ShardWriter
+from paragan.storage.shard_writer import EncodedSample, ShardWriter
 from tests.conftest import ROOT
 from tests.data_refusals import refusal
 from tests.prepared_shards import contents, image_folder, prepared
@@ -35,6 +35,15 @@ JPEG = Encoding(
 @pytest.fixture
 def images(tmp_path):
     return image_folder(tmp_path / "images")
+
+
+@pytest.mark.parametrize("num_samples", [0, 4, 6])
+def test_a_shard_of_another_number_of_samples_than_planned_is_not_written(tmp_path, images, num_samples):
+    planned = prepared(images, tmp_path / "one").description
+    writer = ShardWriter(tmp_path, planned)
+    with pytest.raises(ValueError, match="zip"):
+        writer.write(0, [EncodedSample(b"image", ".png", 0, 0)] * num_samples)
+    assert writer.missing()[0] == 0 and not list(tmp_path.glob("*.tar"))
 
 
 @pytest.mark.parametrize("encoding", [None, Encoding(size=8), JPEG], ids=["unchanged", "png", "jpeg"])

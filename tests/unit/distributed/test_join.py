@@ -241,6 +241,7 @@ def test_a_reason_that_no_rank_has_written_ends_in_one_line(pair, value):
     pair[1].store.set("failed", value)
     error = failure.resolve_failure(pair[0], BROKEN)
     assert isinstance(error, RankError) and "\n" not in str(error)
+    assert "store" not in str(error)  # its process has not ended
 
 
 def test_a_rank_that_is_gone_is_named(pair):

@@ -11,7 +11,7 @@ import torch
 import paragan as pg
 from paragan.core.event import Event
 from paragan.report.page import Page
-from paragan.report.sample_media import read_audio
+from paragan.report.sample_audio import read_audio
 from paragan.writers import audio
 from tests.unit.recipes.test_codec_recipe import SMALL
 

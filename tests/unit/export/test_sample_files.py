@@ -17,6 +17,8 @@ from paragan.runs.write_samples import SampleRequest
 
 NUM = 70  # more than a block of latents
 
+CONFIG = SimpleNamespace(evaluation=SimpleNamespace(sampling="eval"))
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -126,7 +128,7 @@ class Noisy(torch.nn.Module):
 
 def test_blocks_draw_dropout_as_sample_does():
     info = GeneratorInfo(shape=(3, 4, 4), class_names=(), step=1, images=1)
-    sampler = Sampler(net=Noisy(), info=info, seed=0, config=SimpleNamespace())
+    sampler = Sampler(net=Noisy(), info=info, seed=0, config=CONFIG)
     whole = sampler.sample(NUM, mode="train-stats").tensor
     blocks = [images.tensor for _, images in sampler.blocks(NUM, mode="train-stats")]
     assert torch.equal(torch.cat(blocks), whole)
@@ -135,7 +137,7 @@ def test_blocks_draw_dropout_as_sample_does():
 
 def test_progress_of_an_array_without_labels_counts_images(tmp_path):
     info = GeneratorInfo(shape=(3, 4, 4), class_names=(), step=1, images=1)
-    sampler = Sampler(net=Noisy(), info=info, seed=0, config=SimpleNamespace())
+    sampler = Sampler(net=Noisy(), info=info, seed=0, config=CONFIG)
     done = []
     write_files(sampler, SampleRequest(num=NUM, out=tmp_path / "a.npz"), lambda *numbers: done.append(numbers))
     assert done == [(64, NUM), (NUM, NUM)]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from paragan.core import registry
+from paragan.core.errors import ConfigError
 from paragan.core.types import Side
 from paragan.export.gallery import render_mixed
 from paragan.export.generator_file import GeneratorInfo
@@ -17,7 +18,7 @@ NUM = 70  # more than a block of latents
 
 def sampler_of(net, size):
     info = GeneratorInfo(shape=(3, size, size), class_names=(), step=1, images=1)
-    return Sampler(net=net, info=info, seed=0, config=SimpleNamespace())
+    return Sampler(net=net, info=info, seed=0, config=SimpleNamespace(evaluation=SimpleNamespace(sampling="eval")))
 
 
 class Solver(torch.nn.Module):
@@ -94,3 +95,10 @@ def test_mixed_styles_are_generated_in_batches_as_others(styled):
     rows = batches_of(styled.net)
     render_mixed(styled, (3, 4), 1, (), None, lambda done: None)
     assert rows == [12]
+
+
+def test_a_shift_of_styles_and_a_truncation_are_not_given_at_once(styled):
+    z_BZ = styled.latents(2)
+    shift_BLW = styled.net.truncation_shift(z_BZ, None, 0.5)
+    with pytest.raises(ConfigError, match="shift_BLW"):
+        styled.generate(z_BZ, shift_BLW=shift_BLW, truncation=0.5)

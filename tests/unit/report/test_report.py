@@ -14,7 +14,7 @@ from PIL import Image
 from paragan.cli.report import report
 from paragan.core.errors import CheckpointError, ConfigError, DataError
 from paragan.report.page import Page
-from paragan.report.sample_media import save_run_animation
+from paragan.report.sample_frames import save_run_animation
 from paragan.report.series import CAPACITY
 from paragan.writers.report import Writer
 from tests.browser import made_run

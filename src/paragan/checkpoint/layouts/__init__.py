@@ -1,8 +1,8 @@
 """Weights of published projects under the names of paragan's networks: one file with a table for each project.
 
-It has `PROJECT`; `KNOWN_BY`, a pattern of names; and `networks`, which yields the networks whose weights these may
-be, with the settings of the model that their shapes tell. A table knows names and shapes, and
-computes sizes by the plan of a model; it constructs no network.
+It has `PROJECT`; `KNOWN_BY`, a pattern of names; and `networks`. That yields one `ProjectWeights` for each network
+that the weights may be of, with the settings of its model that follow from their shapes: a `conv_pre.weight` of
+(512, 80, 7) is of a HiFi-GAN with `width` 512 and `n_mels` 80. It constructs no network.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ def possible_weights(stored: StoredTensors) -> Iterator[ProjectWeights]:
         return  # no project has empty tensors, whose other sizes could be any number
     for layout in project_layouts():
         if any(layout.KNOWN_BY.match(name) for name in stored):
-            # errors of shapes that the project's tensors never have, and of image sizes that no model has
+            # errors of shapes that the project's tensors never have, and of image sizes that no model has; a mistake
+            # in a layout raises them, too, and is found by its tests, which open weights of the project
             with suppress(RuntimeError, ValueError, LookupError, TypeError, ConfigError):
                 yield from layout.networks(plain_weights(stored))
 

@@ -23,12 +23,11 @@ LOOK_S = 3.0  # wait for the reason of another rank
 _MAX_S = 15.0  # a few requests to the store
 _PAUSE_S = 0.05
 _GRACE_S = 0.5  # a rank may have published its reason just before it ended
+_STORE_ENDED = "the process that served the store of the ranks has ended"
 _SILENT = "another rank failed or did not answer in time"
-# in texts of gloo, NCCL and their sockets, of gloo's time-outs, and of the file store: all are `RuntimeError`
-_BROKEN = (
-    *("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe"),
-    *("Timed out waiting", "Timeout waiting for key"),
-)
+# in texts of `RuntimeError`: of gloo, NCCL and their sockets; of time-outs of gloo, and of a store in a file
+_BROKEN_LINKS = ("gloo", "NCCL", "Connection closed by peer", "Connection reset by peer", "Broken pipe")
+_TIME_OUTS = ("Timed out waiting", "Timeout waiting for key")
 
 
 def resolve_failure(world: World, error: BaseException) -> BaseException:
@@ -44,9 +43,11 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
     looking.join(_MAX_S)  # a suspended store never answers, despite its time-out
     if resolved:
         return resolved[0]
-    if is_collective_failure(error):
-        return RankError(f"{_SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
-    return error
+    return _stopped_rank_error(world, _SILENT) if is_collective_failure(error) else error
+
+
+def _stopped_rank_error(world: World, reason: str) -> RankError:
+    return RankError(f"{reason} (rank {world.rank} could not continue); {RESUME_HINT}")
 
 
 def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
@@ -56,21 +57,22 @@ def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
             failure = _find_failure(store, world)
             if isinstance(failure, dict):  # this rank's own if it failed twice: an earlier call has published it
                 return error if failure["rank"] == world.rank else followed_error(world, failure)
-            if failure or not isinstance(error, RankError):  # a `RankError` may name the layer
-                error = RankError(f"{failure or _SILENT} (rank {world.rank} could not continue); {RESUME_HINT}")
+            # without an ended rank the text of a `RankError` stays: it may name the layer whose rows did not arrive
+            if failure or not isinstance(error, RankError):
+                error = _stopped_rank_error(world, failure or _SILENT)
         published = publish_failure(store, world, error)
         return error if published["rank"] == world.rank else followed_error(world, published)
-    except (RuntimeError, OSError, ValueError, KeyError, TypeError):  # no store, or invalid values
-        if is_collective_failure(error):
-            error = RankError(f"the process that served the store of the ranks has ended; {RESUME_HINT}")
-        return error
+    except (ValueError, KeyError, TypeError, RecursionError):  # others on the network can write values into the store
+        return _stopped_rank_error(world, _SILENT) if is_collective_failure(error) else error
+    except (RuntimeError, OSError):  # that the store has ended is the cause, whatever the error of this rank names
+        return RankError(f"{_STORE_ENDED}; {RESUME_HINT}") if is_collective_failure(error) else error
 
 
 def is_collective_failure(error: BaseException) -> bool:
     """Return whether a collective failed, directly or as the cause. gloo raises `RuntimeError`."""
     if isinstance(error, dist.DistError):
         return True
-    if isinstance(error, RuntimeError) and any(word in str(error) for word in _BROKEN):
+    if isinstance(error, RuntimeError) and any(text in str(error) for text in _BROKEN_LINKS + _TIME_OUTS):
         return True
     return error.__cause__ is not None and is_collective_failure(error.__cause__)
 
@@ -104,7 +106,7 @@ def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
 
 def _ended_ranks(store: dist.Store, world: World) -> list[int]:
     ended = []
-    for rank in range(world.size):
+    for rank in range(world.size):  # `get` waits for no key: each rank sets its own before the first collective
         host, pid = json.loads(store.get(process_key(rank)))
         if host == socket.gethostname() and not is_running(pid):
             ended.append(rank)

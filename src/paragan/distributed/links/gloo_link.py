@@ -43,14 +43,15 @@ def connect_pair(store: dist.Store | None, name: str, rank: int, timeout_s: floa
 class GlooSender:
     """`SendEnd` over gloo. peer: the other rank of the group. timeout_s: at most the group's.
 
-    count_bytes: called with the size of every message, without keep-alive messages.
+    capacity: messages that may wait to be sent. count_bytes: called with the size of every message, without keep-alive
+    messages.
     """
 
     def __init__(
         self,
         group: dist.ProcessGroup,
         peer: int,
-        room: int = 2,
+        capacity: int = 2,
         timeout_s: float = 300.0,
         count_bytes: Callable[[int], None] = lambda num_bytes: None,
     ) -> None:
@@ -59,7 +60,7 @@ class GlooSender:
         self.timeout_s = timeout_s
         self._count_bytes = count_bytes
         # the thread holds one more message
-        self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, room - 1))
+        self._waiting: queue.Queue[Message | None] = queue.Queue(max(1, capacity - 1))
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"to {peer}")
         self._thread.start()
@@ -115,19 +116,19 @@ class GlooSender:
 
 
 class GlooReceiver:
-    """`ReceiveEnd` over gloo. At most `room` messages are queued, then the sender blocks.
+    """`ReceiveEnd` over gloo. At most `capacity` messages are queued, then the sender blocks.
 
     max_bytes: of one message; a larger one is an error, before memory is allocated for it.
     """
 
     def __init__(
-        self, group: dist.ProcessGroup, peer: int, max_bytes: int, room: int = 2, timeout_s: float = 300.0
+        self, group: dist.ProcessGroup, peer: int, max_bytes: int, capacity: int = 2, timeout_s: float = 300.0
     ) -> None:
         self.group = group
         self.peer = peer
         self.max_bytes = max_bytes
         self.timeout_s = timeout_s
-        self._queue: queue.Queue[Message | None] = queue.Queue(room)
+        self._queue: queue.Queue[Message | None] = queue.Queue(capacity)
         self._error: BaseException | None = None
         self._has_ended = False
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"from {peer}")

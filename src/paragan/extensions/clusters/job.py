@@ -82,10 +82,11 @@ class ClusterJob:
 
     def command(self, *settings: str) -> list[str]:
         """Return the command that trains one rank, without the folder of the run. settings: after those of the job."""
+        # -P: the folder that it starts in cannot replace modules
         return [self.python or sys.executable, "-P", "-m", "paragan", "train", *self.words, *settings]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Target:
     """A kind of cluster.
 
@@ -109,6 +110,7 @@ def shell_head(job: ClusterJob) -> list[str]:
 def shell_command(job: ClusterJob, *settings: str) -> str:
     """Return the quoted command of one rank, with the run folder; of `$seed` if there are seeds."""
     out = shlex.quote(job.out)
+    # `seed=` is a setting of `paragan train`, `$seed` the variable of the shell's loop
     seed_and_out = f'seed="$seed" --out {out}/seed-"$seed"' if job.seeds else f"--out {out}"
     return f"{shlex.join(job.command(*settings))} {seed_and_out}"
 
@@ -123,8 +125,11 @@ def shell_script(job: ClusterJob, command: str) -> str:
     return "\n".join(["#!/bin/sh", *shell_head(job), *body, ""])
 
 
-def one_host_script(job: ClusterJob) -> str:
-    """Return a script that trains on all ranks of one host, by `devices=N`."""
+def one_host_script(job: ClusterJob, target: str) -> str:
+    """Return a script that trains on all ranks of one host, by `devices=N`. Raises `ConfigError` for several."""
+    if job.nodes > 1:
+        hint = "for several hosts use `launch slurm`, `launch kubernetes`, or torchrun on each"
+        raise ConfigError(f"--nodes does not apply to `launch {target}`; {hint}")
     devices = [f"devices={job.size}"] if job.size > 1 else []
     return shell_script(job, shell_command(job, *devices))
 
@@ -134,7 +139,4 @@ def check_unset(job: ClusterJob, target: str, **options: str) -> None:
     for field, option in options.items():
         default = getattr(ClusterJob, field)
         if getattr(job, field) != default:
-            hint = "leave it out"
-            if field == "nodes":
-                hint = "for several hosts use `launch slurm`, `launch kubernetes`, or torchrun on each"
-            raise ConfigError(f"{option} does not apply to `launch {target}`; {hint}")
+            raise ConfigError(f"{option} does not apply to `launch {target}`; leave it out")

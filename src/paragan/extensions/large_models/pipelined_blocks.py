@@ -42,11 +42,11 @@ class PipelineStage:
 
 
 class AbsentBlock(UpdateOnce):
-    """A block that is on another rank. mixes, draws: of that block."""
+    """A block that is on another rank. mixes_samples, draws: of that block."""
 
     def __init__(self, block: nn.Module) -> None:
         super().__init__()
-        self.mixes = mixes_samples(block)
+        self.mixes_samples = mixes_samples(block)
         self.draws = uses_random_numbers(block)
 
 

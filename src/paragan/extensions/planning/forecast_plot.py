@@ -1,9 +1,13 @@
-"""Plot of a forecast: images per second, and what the time is lost to, by number of workers."""
+"""Plot of a forecast: images per second, and what the time is lost to, by number of workers.
+
+The public functions also draw the plots of `benchmarks/`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -22,7 +26,7 @@ Points = Sequence[tuple[int, float]]  # number of workers, value
 FIGURE_INCHES = (8.4, 3.6)
 _FORMATS: Mapping[str, Literal["svg", "png"]] = {".svg": "svg", ".png": "png"}
 _MIN_LABEL = 4.0  # per cent of a bar in which a number fits
-_MIN_SHARE = 0.05  # per cent; smaller causes are not in the legend
+_MIN_SHARE = 0.05  # per cent; smaller causes have no bar
 
 
 def check_plot_file(path: Path) -> None:
@@ -68,7 +72,7 @@ def draw_scaling(axis: Axes, curves: Mapping[str, Points], linear: Callable[[int
     """
     counts = sorted({workers for points in curves.values() for workers, _ in points})
     axis.plot(counts, [linear(count) for count in counts], color="0.6", linestyle="--", label="linear")
-    for colour, (name, points) in zip(COLOURS, curves.items(), strict=False):
+    for colour, (name, points) in zip(cycle(COLOURS), curves.items(), strict=False):
         workers_of_points, values = zip(*points, strict=True)
         axis.plot(workers_of_points, values, color=colour, marker="o", markersize=4, label=name)
     last_points = list(curves.values())[-1]
@@ -92,7 +96,7 @@ def draw_losses(axis: Axes, rows: Sequence[Forecast]) -> None:
     places = np.arange(len(rows))
     above = np.zeros(len(rows))
     below = np.zeros(len(rows))
-    for colour, cause in zip(COLOURS, rows[0].losses, strict=False):  # all rows have the same causes
+    for colour, cause in zip(cycle(COLOURS), rows[0].losses, strict=False):  # all rows have the same causes
         shares = np.array([row.losses[cause] for row in rows])
         if abs(shares).max() < _MIN_SHARE:
             continue

@@ -1,6 +1,5 @@
 """Profile of a run on one worker: what its step costs, measured, as one document."""
 
-import json
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,7 +9,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter
 
 from paragan.core.errors import ConfigError, describe_error
-from paragan.core.files import read_json_file, write_text
+from paragan.core.files import read_json_file, write_json
 from paragan.core.types import Side
 
 VERSION = 3
@@ -127,7 +126,7 @@ class RunProfile:
 
     def write(self, path: Path) -> None:
         """Write the document as JSON."""
-        write_text(path, json.dumps(asdict(self), indent=1) + "\n")
+        write_json(path, asdict(self))
 
 
 def read_profile(path: Path) -> RunProfile:

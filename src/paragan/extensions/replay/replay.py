@@ -18,7 +18,8 @@ from paragan.core.outside_code import CodeFolder
 from paragan.core.printable import print_to_stderr
 from paragan.core.settings_tree import flatten
 from paragan.extensions.replay.replay_plan import ReplayPlan, plan_replay, read_recorded
-from paragan.runs.folder import RunFolder, environment, read_environment
+from paragan.runs.environment import environment, read_environment
+from paragan.runs.folder import RunFolder
 from paragan.runs.open_run import config_path
 from paragan.runs.run_request import RunRequest
 from paragan.runs.start import start_training

@@ -18,7 +18,7 @@ from paragan.core.from_memory import FROM_MEMORY
 from paragan.core.printable import print_to_stderr
 from paragan.core.types import Side
 from paragan.engine.options import Change
-from paragan.runs.folder import read_environment
+from paragan.runs.environment import read_environment
 from paragan.schemes.base.update_order import read_used
 
 

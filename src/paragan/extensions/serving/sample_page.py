@@ -22,7 +22,10 @@ _MAX_SEED = 2**53 - 1  # the largest integer of JavaScript
 
 
 class SamplePage:
-    """Page with controls of latents and classes."""
+    """Page with controls of latents and classes.
+
+    `SampleServer` passes content and deadline of a request to every page; `FilePage` uses them.
+    """
 
     request = "GET images"  # that the page sends
     media_type = "image/png"
@@ -49,8 +52,9 @@ class SamplePage:
         return file.getvalue()
 
     def _between(self, start_BZ: Tensor, end_BZ: Tensor, walk: float) -> Tensor:
-        """Return latents on the way; what names the member of a mixture is that of the nearer end, no third."""
+        """Return latents between two."""
         z_BZ = slerp(start_BZ, end_BZ, walk)
+        # the last component of a mixture's latent selects the member: a value in between could select a third
         nearer_BZ = end_BZ if walk >= 0.5 else start_BZ
         z_BZ[:, self._sampler.num_free :] = nearer_BZ[:, self._sampler.num_free :]
         return z_BZ

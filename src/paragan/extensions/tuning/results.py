@@ -18,7 +18,7 @@ from paragan.extensions.tuning.space import Value, trial_words
 from paragan.extensions.tuning.study import StudyPlan, TrialRecord
 from paragan.report.figure import COLOURS, render_figure
 from paragan.report.scale import format_number
-from paragan.runs.folder import run_name
+from paragan.runs.run_request import run_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,7 @@
 
 from paragan.core.capabilities import Capability, missing
 from paragan.core.types import Side
-from paragan.extensions.verify.finding import SPECTRAL, LawResult
+from paragan.extensions.verify.law_result import SPECTRAL, LawResult
 from paragan.extensions.verify.network_traits import Traits
 from paragan.extensions.verify.reference_run import NAMES, TraceDifference, VerifiedNetworks, make_strategy
 from paragan.game.needs import term_needs

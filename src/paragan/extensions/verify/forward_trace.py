@@ -1,4 +1,9 @@
-"""Trace of one forward: weights used outside their block, and where a tensor's value is read."""
+"""Trace of one forward: weights used outside their block, and where a tensor's value is read.
+
+`explanations` names them as causes of broken laws. A sharded strategy gathers the weights of a block only while the
+block runs, so a use outside meets a part of them. A forward that reads a value may branch on it, and the value differs
+with the rows of a batch and the precision.
+"""
 
 import traceback
 from collections.abc import Iterator
@@ -22,7 +27,8 @@ _CALLER = str(Path(network.__file__).resolve())
 class ForwardTrace(TorchFunctionMode):
     """Trace of the torch calls in a forward: weights used outside their block, tensor values read.
 
-    Weights inside a list of arguments, as in `torch.cat([weight, x])`, are not found.
+    Not found: weights inside a list of arguments, as in `torch.cat([weight, x])`, and calls that return several
+    tensors, as `weight.chunk(2)`.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -59,7 +65,8 @@ class ForwardTrace(TorchFunctionMode):
         out = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in _VALUE_ACCESS:
             self.value_access = self.value_access or user_code_line()
-        # a use of a weight: its result has a gradient, as `weight.shape` has not, and is not a weight itself
+        # a use of a weight returns a tensor with a gradient, which `weight.shape` is not; a call that returns the
+        # Parameter, as one in place or `.to` without a copy, changes or names the weight
         if isinstance(out, Tensor) and out.requires_grad and not isinstance(out, nn.Parameter):
             for argument in (*args, *(kwargs or {}).values()):
                 weight, block = self.owners.get(id(argument), ("", None))

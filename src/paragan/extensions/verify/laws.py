@@ -19,7 +19,7 @@ from paragan.core.layout import StoredTensors
 from paragan.core.types import Side
 from paragan.distributed.launch.join import destroy_groups, join
 from paragan.extensions.verify import explanations
-from paragan.extensions.verify.finding import (
+from paragan.extensions.verify.law_result import (
     DETERMINISTIC,
     NO_REFERENCE_RUN,
     LawResult,

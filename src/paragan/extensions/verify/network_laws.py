@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.types import Side
-from paragan.extensions.verify.finding import SPECTRAL, LawResult, failed_result, passed_result
+from paragan.extensions.verify.law_result import SPECTRAL, LawResult, failed_result, passed_result
 from paragan.extensions.verify.network_traits import NetworkTraits, has_torch_spectral_norm, network_output
 from paragan.extensions.verify.reference_run import NAMES, ReferenceRun, VerifiedNetworks, network_inputs
 from paragan.game.player import Player

@@ -25,7 +25,7 @@ from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
 from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
 from paragan.extensions.verify import explanations
-from paragan.extensions.verify.finding import NO_REFERENCE_RUN, LawResult
+from paragan.extensions.verify.law_result import NO_REFERENCE_RUN, LawResult
 from paragan.extensions.verify.laws import PreparedLaws, law_result
 from paragan.extensions.verify.reference_run import (
     ReferenceRun,

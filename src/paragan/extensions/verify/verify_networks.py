@@ -25,7 +25,7 @@ from paragan.core.network_factory import NetworkFactory
 from paragan.core.outside_code import CodeFolder
 from paragan.core.types import Side
 from paragan.extensions.verify import laws, on_ranks
-from paragan.extensions.verify.finding import LawResult
+from paragan.extensions.verify.law_result import LawResult
 from paragan.extensions.verify.reference_run import VerifiedNetworks, exact_arithmetic
 from paragan.game.policy import Policy
 from paragan.layers.frozen import frozen_networks

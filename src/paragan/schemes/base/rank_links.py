@@ -23,24 +23,25 @@ class RankLinks:
         self._senders: list[GlooSender] = []
         self._receivers: list[GlooReceiver] = []
 
-    def open_sender(self, name: str, room: int = 2) -> GlooSender:
-        """Open the sending end of a link; waits for the other end. room: messages that wait to be sent."""
+    def open_sender(self, name: str, capacity: int = 2) -> GlooSender:
+        """Open the sending end of a link; waits for the other end. capacity: messages that may
+        wait to be sent."""
         kind = name.partition("/")[0]
         count = partial(self.roles.world.count_bytes, kind, collective=Collective.LINK)
         sender = GlooSender(
-            group=self._connect(name, 0), peer=1, room=room, timeout_s=self.roles.timeout_s, count_bytes=count
+            group=self._connect(name, 0), peer=1, capacity=capacity, timeout_s=self.roles.timeout_s, count_bytes=count
         )
         self._senders.append(sender)
         return sender
 
-    def open_receiver(self, name: str, max_bytes: int, room: int) -> GlooReceiver:
+    def open_receiver(self, name: str, max_bytes: int, capacity: int) -> GlooReceiver:
         """Open the receiving end of a link; waits for the other end.
 
-        room: messages that it buffers. A link that stalls because its receiver is busy would look
-        like one whose receiver has failed.
+        capacity: messages that it buffers, enough for all that the sender may send while this rank computes: a link
+        that stalls because its receiver is busy would look like one whose receiver has failed.
         """
         receiver = GlooReceiver(
-            group=self._connect(name, 1), peer=0, max_bytes=max_bytes, room=room, timeout_s=self.roles.timeout_s
+            group=self._connect(name, 1), peer=0, max_bytes=max_bytes, capacity=capacity, timeout_s=self.roles.timeout_s
         )
         self._receivers.append(receiver)
         return receiver

@@ -22,10 +22,12 @@ _LABEL = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}=({_WORD
 # texts that need no quotes: y, no, on, null and the like are no texts in YAML without them
 _PLAIN = re.compile(r"(?i)(?!(y|n|yes|no|on|off|true|false|null)$)[a-z][-a-z0-9_./]*", re.ASCII)
 
-# The ranks of one pod: starts them, passes SIGTERM on, and ends with the highest exit code.
+# The ranks of one pod: starts them, passes SIGTERM on, and ends with the highest exit code. Ranks that fail together
+# end with the code of the first; where codes differ, one was killed (128 and more) or pre-empted (85), and the others
+# lost it (75). Tested with dash and bash.
 _RANKS = """\
 pids=
-trap 'kill -TERM $pids' TERM
+trap 'stopped=1; kill -TERM $pids' TERM
 rank=0
 while [ "$rank" -lt "$LOCAL_WORLD_SIZE" ]; do
     RANK=$((JOB_COMPLETION_INDEX * LOCAL_WORLD_SIZE + rank)) LOCAL_RANK=$rank "$@" &
@@ -35,9 +37,10 @@ done
 highest=0
 for pid in $pids; do
     while :; do
+        stopped=
         wait "$pid"
         code=$?
-        kill -0 "$pid" 2>/dev/null || break # otherwise the signal ended the wait
+        [ -n "$stopped" ] && [ "$code" -gt 128 ] || break # otherwise the signal ended the wait
     done
     [ "$code" -le "$highest" ] || highest=$code
 done
@@ -141,7 +144,7 @@ def _container(job: ClusterJob, name: str, seed: int | None) -> dict[str, Any]:
     container = {
         "name": "train",
         "image": job.image,
-        "command": ["sh", "-c", _Script(_literal(_RANKS)), "ranks"],
+        "command": ["sh", "-c", _Script(_literal(_RANKS)), "ranks"],  # "ranks": $0, the name of the script
         "args": [_literal(word) for word in job.command(*settings, "--out", job.out_of(seed))],
         "env": _environment(job, name),
         "resources": _resources(job),
@@ -186,8 +189,8 @@ def _labels(job: ClusterJob) -> dict[str, str]:
 
 
 def _literal(text: str) -> str:
-    """Return a text in which Kubernetes replaces no `$(VARIABLE)`."""
+    """Return a text in which Kubernetes replaces no `$(VARIABLE)`; it reads `$$` as `$` everywhere."""
     return text.replace("$", "$$")
 
 
-TARGET = Target(".yaml", lambda _, path: ["kubectl", "apply", "-f", str(path)], _render)
+TARGET = Target(suffix=".yaml", submit=lambda _, path: ["kubectl", "apply", "-f", str(path)], render=_render)

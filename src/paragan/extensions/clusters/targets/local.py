@@ -5,8 +5,8 @@ from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one
 
 def _render(job: ClusterJob) -> str:
     options = {"memory_mb": "--memory-mb", "time_limit_min": "--time-limit", "site": "--site"}
-    check_unset(job, "local", nodes="--nodes", image="--image", volumes="--volume", **options)
-    return one_host_script(job)
+    check_unset(job, "local", image="--image", volumes="--volume", **options)
+    return one_host_script(job, "local")
 
 
-TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)
+TARGET = Target(suffix=".sh", submit=lambda _, path: ["sh", str(path)], render=_render)

@@ -17,4 +17,4 @@ def _render(job: ClusterJob) -> str:
     return shell_script(job, f"{mpiexec} {shell_command(job, *settings)}")
 
 
-TARGET = Target(".sh", lambda _, path: ["sh", str(path)], _render)
+TARGET = Target(suffix=".sh", submit=lambda _, path: ["sh", str(path)], render=_render)

@@ -13,9 +13,9 @@ from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, one
 
 
 def _render(job: ClusterJob) -> str:
-    check_unset(job, "ray", nodes="--nodes", image="--image", volumes="--volume", time_limit_min="--time-limit")
+    check_unset(job, "ray", image="--image", volumes="--volume", time_limit_min="--time-limit")
     # Ray starts the script in a copy of its folder
-    return one_host_script(replace(job, directory=job.directory or Path.cwd()))
+    return one_host_script(replace(job, directory=job.directory or Path.cwd()), "ray")
 
 
 def _submit(job: ClusterJob, path: PurePath) -> list[str]:
@@ -34,4 +34,4 @@ def _submit(job: ClusterJob, path: PurePath) -> list[str]:
 
 
 # in a folder of its own: Ray copies the folder to the cluster, and files of other jobs may hold secrets
-TARGET = Target(".ray/job.sh", _submit, _render)
+TARGET = Target(suffix=".ray/job.sh", submit=_submit, render=_render)

@@ -79,4 +79,4 @@ def _options(job: ClusterJob) -> list[str]:
     return [*options, *job.site]
 
 
-TARGET = Target(".sbatch", lambda _, path: ["sbatch", str(path)], _render)
+TARGET = Target(suffix=".sbatch", submit=lambda _, path: ["sbatch", str(path)], render=_render)

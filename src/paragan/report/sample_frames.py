@@ -1,4 +1,4 @@
-"""Samples of a run in its report: frames over the run (bounded size), audio of the newest; or an animation."""
+"""Sample sheets of a run as frames: of its report, of bounded size, or of an animation."""
 
 import base64
 import io
@@ -12,9 +12,7 @@ from PIL import Image
 
 from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
-from paragan.report.chart import View
 from paragan.report.record_values import RecordEntry, single_line
-from paragan.storage.animation import save_animation
 
 _Item = TypeVar("_Item")
 _MAX_FRAMES = 60  # in the report
@@ -26,8 +24,6 @@ _FRAME_MS = 120
 _LAST_FRAME_MS = 1500
 _MAX_PIXELS = 1 << 25  # an image takes up to 8 bytes per pixel: 256 MiB
 _MAX_FILE_BYTES = 64 << 20
-_MAX_AUDIO_SAMPLES = 8
-MAX_AUDIO_BYTES = 1 << 20  # of a file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +72,7 @@ class SampleFrames:
 
 
 def track_data(frames: Sequence[Frame]) -> list[dict[str, object]]:
-    """Return the frames of a run for the script."""
+    """Return the frames of a run as report.js takes them: the track of one run, along which its slider moves."""
     return [{"step": f.step, "kimg": f.kimg, "seconds": round(f.seconds, 2), "src": f.uri} for f in frames]
 
 
@@ -90,6 +86,8 @@ def save_run_animation(folder: Path, path: Path) -> None:
 
     Raises `DataError` if the run has no samples yet.
     """
+    from paragan.storage.animation import save_animation  # training needs none
+
     files = sorted((folder / "samples").glob("step-*.png"))
     stride = -(-len(files) // (_MAX_ANIMATION_FRAMES - 1)) or 1  # - 1: `every_nth` adds the last
     images = (_read_image(file, _MAX_ANIMATION_SIDE) for file in every_nth(files, stride))
@@ -99,22 +97,6 @@ def save_run_animation(folder: Path, path: Path) -> None:
     frames = [frame for frame in frames if frame.size == frames[-1].size]
     durations = [_FRAME_MS] * (len(frames) - 1) + [_LAST_FRAME_MS]
     save_animation(frames, path, durations, quality=80)
-
-
-def read_audio(folder: Path, samples: Sequence[RecordEntry]) -> list[View]:
-    """Return the audio of the newest samples, as the writer `audio` wrote it; empty if the run wrote none.
-
-    Each has the number of the sample, the one of the data (empty without a file) and the generated one, as data URIs.
-    """
-    if not samples:
-        return []
-    start = f"step-{samples[-1].step:07d}-"
-    pairs = []
-    for number in range(1, _MAX_AUDIO_SAMPLES + 1):
-        data = _wave_uri(folder / "samples" / f"data-{number}.wav")
-        if generated := _wave_uri(folder / "samples" / f"{start}generated-{number}.wav"):
-            pairs.append({"number": number, "data": data, "generated": generated})
-    return pairs
 
 
 def _sample_path(entry: RecordEntry) -> str:
@@ -146,17 +128,3 @@ def _read_image(path: Path, side: int) -> Image.Image | None:
         return None
     rgb.thumbnail((side, side))
     return rgb
-
-
-def _wave_uri(path: Path) -> str:
-    """Return a WAV file as data URI; empty if it is missing, too large, or no WAV file."""
-    try:
-        with open_regular_file(path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_AUDIO_BYTES:
-                return ""
-            content = file.read(MAX_AUDIO_BYTES)
-    except OSError:
-        return ""
-    if content[:4] != b"RIFF" or content[8:12] != b"WAVE":
-        return ""
-    return "data:audio/wav;base64," + base64.b64encode(content).decode()

@@ -7,7 +7,8 @@ from typing import Literal
 from paragan.core.errors import ParaganError
 from paragan.core.outside_code import reraise_as_config_error
 
-DETERMINISTIC = "deterministic"
+# texts that laws share with explanations and other laws
+DETERMINISTIC = "deterministic"  # a law, on which those that compare with a reference run depend
 NO_REFERENCE_RUN = f"there is no reference run to compare with; see {DETERMINISTIC}"
 SPECTRAL = (
     "torch.nn.utils' spectral_norm iterates at every forward, also the opponent's; use "
