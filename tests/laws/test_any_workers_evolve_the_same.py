@@ -45,7 +45,7 @@ def grid(words, numbers, folder):
 
 def found(population):
     return {
-        cell.number: ([cell.centre[side].digest for side in Side], cell.weights, dict(cell.fitness), cell.loss)
+        cell.number: ([cell.centre[side].file_bytes for side in Side], cell.weights, dict(cell.fitness), cell.loss)
         for cell in population.cells
     }
 

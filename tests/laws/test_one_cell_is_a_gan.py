@@ -76,7 +76,7 @@ FULL = (
 
 
 def digests(evolution):
-    return {cell.number: [cell.centre[side].digest for side in Side] for cell in evolution.cells}
+    return {cell.number: [cell.centre[side].file_bytes for side in Side] for cell in evolution.cells}
 
 
 def numbers(evolution):

@@ -209,7 +209,7 @@ def oldest_of_each_age(steps: Iterable[int], newest: int) -> list[int]:
     """
     by_age: dict[int, int] = {}
     for step in sorted(steps):
-        if step < newest:
+        if 0 <= step < newest:  # -1: of a run that has no good step yet
             by_age.setdefault((newest - step).bit_length(), step)
     return sorted(by_age.values())
 

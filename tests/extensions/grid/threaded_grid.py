@@ -107,7 +107,7 @@ class Grid:
         return done
 
     def genomes(self):
-        return {cell: found.centre[Side.G].digest for cell, found in self.coordinator.collect().items()}
+        return {cell: found.centre[Side.G].file_bytes for cell, found in self.coordinator.collect().items()}
 
 
 def alone(folder, generations, *words):
@@ -115,4 +115,4 @@ def alone(folder, generations, *words):
     population = factory.population([factory.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()
-    return {cell.number: cell.centre[Side.G].digest for cell in population.cells}
+    return {cell.number: cell.centre[Side.G].file_bytes for cell in population.cells}
