@@ -73,9 +73,9 @@ def test_fuzz_targets_have_counts_that_add_up_to_the_stated_number():
 
 
 def test_a_few_fuzzed_inputs_of_every_kind_are_accepted_or_refused_in_a_line(few):
-    found = few["fuzz"]
-    assert {target: one["failed"] for target, one in found.items() if one["failed"]} == {}
-    assert all(one["inputs"] == 6 for one in found.values())
+    results = few["fuzz"]
+    assert {target: result["failed"] for target, result in results.items() if result["failed"]} == {}
+    assert all(result["inputs"] == 6 for result in results.values())
 
 
 @pytest.mark.slow
@@ -138,9 +138,9 @@ def test_a_crash_that_changes_the_outcome_is_found(tmp_path):
 @pytest.mark.chaos
 def test_killed_before_some_file_system_calls_a_run_resumes_to_the_same_bytes(few):
     """The run makes the four steps of SETTINGS."""
-    found = few["kill_points"]
-    assert found["failed"] == {}
-    assert found["calls"] >= 90 and found["kills"] >= found["calls"] // 80
+    result = few["kill_points"]
+    assert result["failed"] == {}
+    assert result["calls"] >= 90 and result["kills"] >= result["calls"] // 80
 
 
 @pytest.mark.slow
@@ -150,9 +150,9 @@ def test_killed_before_any_file_system_call_a_run_resumes_to_the_same_bytes(tmp_
     calls, kills = 0, 0
     for name, words in {"plain": PLAIN, "scored": SCORED}.items():
         (tmp_path / name).mkdir()
-        found = attack("kill_points", tmp_path / name, 1, *SETTINGS, *words, timeout_s=3500)
-        assert found["failed"] == {}, name
-        calls, kills = calls + found["calls"], kills + found["kills"]
+        result = attack("kill_points", tmp_path / name, 1, *SETTINGS, *words, timeout_s=3500)
+        assert result["failed"] == {}, name
+        calls, kills = calls + result["calls"], kills + result["kills"]
     assert kills >= calls >= 259
 
 
@@ -168,7 +168,7 @@ def test_any_damage_is_passed_over_or_refused_in_a_line(tmp_path):
     check_damage(attack("damage", tmp_path, 1, timeout_s=3500), every=1)
 
 
-def check_damage(found, every):
-    assert found["failed"] == {}
-    assert found["damages"] * every >= 94
-    assert all("\n" not in line and line.strip() for line in found["refused"])
+def check_damage(result, every):
+    assert result["failed"] == {}
+    assert result["damages"] * every >= 94
+    assert all("\n" not in line and line.strip() for line in result["refused"])

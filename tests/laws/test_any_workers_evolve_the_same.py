@@ -11,6 +11,7 @@ from paragan.extensions.grid.factory import GridFactory
 from paragan.extensions.grid.workers.cell_assignment import assign_cells
 from paragan.extensions.grid.workers.genome_exchange import GenomeExchange
 from tests.distributed.cases_communicators import linked_threads, together
+from tests.genome_digest import digest
 
 WORDS = (
     *("train.threads=1", "train.batch=8", "model={name: mlp, latent: 8, g_widths: [16], d_widths: [16]}"),
@@ -45,7 +46,7 @@ def grid(words, numbers, folder):
 
 def found(population):
     return {
-        cell.number: ([cell.centre[side].file_bytes for side in Side], cell.weights, dict(cell.fitness), cell.loss)
+        cell.number: ([digest(cell.centre[side]) for side in Side], cell.weights, dict(cell.fitness), cell.loss)
         for cell in population.cells
     }
 

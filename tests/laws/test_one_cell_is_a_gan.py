@@ -11,6 +11,7 @@ from paragan.config import read_recipe
 from paragan.core.types import Side
 from paragan.extensions.grid.build import trainer as grid
 from paragan.game.state import state_of
+from tests.genome_digest import digest
 
 BASE = (
     *("train.threads=1", "train.batch=16", "evaluation.features=null", "model.width=4", "data.size=8"),
@@ -76,7 +77,7 @@ FULL = (
 
 
 def digests(evolution):
-    return {cell.number: [cell.centre[side].file_bytes for side in Side] for cell in evolution.cells}
+    return {cell.number: [digest(cell.centre[side]) for side in Side] for cell in evolution.cells}
 
 
 def numbers(evolution):

@@ -15,6 +15,7 @@ from paragan.extensions.grid.transports.heartbeat import PeriodicHeartbeat, Work
 from paragan.extensions.grid.workers.coordinator import Coordinator
 from paragan.extensions.grid.workers.membership import Membership
 from paragan.extensions.grid.workers.worker import Worker
+from tests.genome_digest import digest
 
 WORDS = (
     *("train.threads=1", "train.batch=4", "model={name: mlp, latent: 4, g_widths: [8], d_widths: [8]}"),
@@ -107,7 +108,7 @@ class Grid:
         return done
 
     def genomes(self):
-        return {cell: found.centre[Side.G].file_bytes for cell, found in self.coordinator.collect().items()}
+        return {cell: digest(found.centre[Side.G]) for cell, found in self.coordinator.collect().items()}
 
 
 def alone(folder, generations, *words):
@@ -115,4 +116,4 @@ def alone(folder, generations, *words):
     population = factory.population([factory.cell(number) for number in range(4)], lambda text: None)
     for _ in range(generations):
         population.evolve()
-    return {cell.number: cell.centre[Side.G].file_bytes for cell in population.cells}
+    return {cell.number: digest(cell.centre[Side.G]) for cell in population.cells}

@@ -53,8 +53,8 @@ class TurnStep:
             if self.side is called and rank == source:
                 self._senders[reader].append(self._links.open_sender(name))
             elif self.side is reader and rank == target:
-                # of three steps: the sender is at most one step ahead of a player whose states others need; ahead of
-                # another player it waits when these are in flight, and if that one has failed, for the time-out
+                # states of three steps: the sender is at most one step ahead of a player whose states others need. It
+                # waits for another player when these are in flight; if that one has failed, until the time-out
                 max_in_flight = 3 * self._num_batches + 1
                 self._receivers[called] = self._links.open_receiver(
                     name, self._snapshot(called).num_bytes, max_in_flight
