@@ -93,7 +93,7 @@ def weight_mb(words: Sequence[str]) -> dict[str, float]:
     """Return the MB of the weights of G and D in fp32."""
     config = read_recipe("digits", [*_BARE, *words])
     found = build.open_data(config)
-    nets = {side: build.network_factory(config, side, found, torch.device("cpu")).construct() for side in Side}
+    nets = {side: build.network_factory(config, side, found.train, torch.device("cpu")).construct() for side in Side}
     counts = {side: sum(one.numel() for one in net.parameters()) for side, net in nets.items()}
     return {side.value: count * 4 / 2**20 for side, count in counts.items()}
 

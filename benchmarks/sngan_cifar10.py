@@ -113,7 +113,7 @@ def library(data: str, folder: Path, seed: int) -> Curve:
 
 def with_weights_of(net: nn.Module, config: RunConfig, side: Side, found: build.Data) -> nn.Module:
     """The library's initial weights, which stand in the same order."""
-    theirs = build.network_factory(config, side, found, torch.device("cpu"))()
+    theirs = build.network_factory(config, side, found.train, torch.device("cpu"))()
     for mine, value in zip(net.parameters(), theirs.parameters(), strict=True):
         assert mine.shape == value.shape
         mine.data.copy_(value.data)

@@ -57,7 +57,7 @@ def naive(data: str, seed: int, paired: bool) -> list[float]:
     d = nn.Sequential(nn.Linear(784, 512), act, nn.Linear(512, 256), act, nn.Linear(256, 1))
     if paired:
         for net, side in ((g, Side.G), (d, Side.D)):
-            theirs = build.network_factory(config, side, found, torch.device("cpu"))()
+            theirs = build.network_factory(config, side, found.train, torch.device("cpu"))()
             for mine, value in zip(net.parameters(), theirs.parameters(), strict=True):
                 mine.data.copy_(value.data)
     prior, order = Prior(seed=seed, latent=LATENT), Order(len(x), seed)

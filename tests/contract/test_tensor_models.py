@@ -89,7 +89,7 @@ def test_generated_samples_are_those_of_the_data(config, found):
 
 @pytest.mark.parametrize("side", Side)
 def test_weights_follow_seed_and_name(config, found, side):
-    make = build.network_factory(config, side, found, CPU)
+    make = build.network_factory(config, side, found.train, CPU)
     for scheme in SCHEMES:
         nets = [make.construct() for _ in range(3)]
         for net, seed in zip(nets, (1, 1, 2), strict=True):

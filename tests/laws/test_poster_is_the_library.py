@@ -31,7 +31,7 @@ def looped(words, folder, bs, num_workers):
     """By the poster's program, from the same weights."""
     cfg = read_recipe("digits", [*SETTINGS, *words])
     found, cpu = build.open_data(cfg), torch.device("cpu")
-    start = {side: build.network_factory(cfg, side, found, cpu)() for side in Side}
+    start = {side: build.network_factory(cfg, side, found.train, cpu)() for side in Side}
     cfg = read_recipe("digits", [*SETTINGS, "model.name=dcgan", *words])  # not looked at
     scale_mgr = pg.ScalingManager(config=cfg, bs=bs, num_workers=num_workers, out=folder)
     gan = pg.Estimator(PosterGenerator(start[Side.G]), PosterDiscriminator(start[Side.D]))

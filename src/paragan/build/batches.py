@@ -1,6 +1,7 @@
 """Batches of a run: read by this process, by threads or by processes, or row numbers alone."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -28,14 +29,12 @@ def batch_stream(
     device: torch.device,
     share: tuple[int, int] | None = None,
     flip: bool = False,
-    is_automatic: bool = True,
     *,
     world: World = ALONE,
 ) -> BatchStream:
     """Return the batches of a run, made ahead as set by `loading`.
 
-    is_automatic: whether decoded data is read ahead if `loading.prefetch` is null. world: the ranks
-    that share the resources of a host.
+    world: the ranks that read data, and share the memory and the readers of a host.
     """
     labels_N = _labels_to_balance(config, source)
     if isinstance(source, StreamedSource):
@@ -46,31 +45,28 @@ def batch_stream(
         return stream
     loader = Loader(source, config.train.batch, seed, device, share=share, flip=flip, balanced_by=labels_N)
     make = _made_by_processes if source.is_read_by_processes else _made_by_threads
-    return make(config, loader, is_automatic, world)
+    return make(config, loader, world)
 
 
-def _made_by_processes(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
+def _made_by_processes(config: RunConfig, loader: Loader, world: World) -> BatchStream:
     from paragan.loading.process_batches import ProcessBatches
 
     depth = config.loading.prefetch
-    loader.timeout_s = config.train.timeout_s  # where this process reads
-    if depth == 0 or (depth is None and not is_automatic):
+    loader.timeout_s = config.train.timeout_s  # of reading in this process, if no others read ahead
+    if depth == 0:
         return loader
-    num_on_host = loader.source.num_processes(config.loading.threads or (_MAX_THREADS if depth else None))
+    wanted = config.loading.threads or (_MAX_THREADS if depth else None)  # None: by the time that a sample takes
+    num_on_host = loader.source.num_processes(wanted)
     num = -(-num_on_host // world.local_size)
     ahead = depth if isinstance(depth, int) else 2 * num
     return ProcessBatches(loader, num, ahead, config.train.timeout_s) if num else loader
 
 
-def _made_by_threads(config: RunConfig, loader: Loader, is_automatic: bool, world: World) -> BatchStream:
+def _made_by_threads(config: RunConfig, loader: Loader, world: World) -> BatchStream:
     options = config.loading
-    is_decoded = loader.source.is_decoded
     threads = options.threads or min(_MAX_THREADS, torch.get_num_threads())
-    depth = options.prefetch
-    if depth is None and is_automatic and is_decoded:
-        is_remote = "://" in str(vars(config.data.options).get("path", ""))
-        depth = "auto" if is_remote else threads + 1
-    if not depth or (depth == "auto" and not is_decoded):
+    depth = _batches_ahead(config, loader.source, threads)
+    if depth == 0:
         return loader
     new_pipeline = partial(Pipeline, loader=loader, timeout_s=config.train.timeout_s)
     if depth != "auto":
@@ -80,6 +76,24 @@ def _made_by_threads(config: RunConfig, loader: Loader, is_automatic: bool, worl
     readers = min(options.readers or threads, _MAX_THREADS, max_readers)
     max_bytes = _MAX_BYTES // world.local_size
     return new_pipeline(depth="auto", readers=readers, decoders=threads, max_bytes=max_bytes, max_readers=max_readers)
+
+
+def _batches_ahead(config: RunConfig, source: Source, threads: int) -> int | Literal["auto"]:
+    """Return how many batches threads read ahead; "auto": a controller decides.
+
+    | `loading.prefetch`         | number     | auto | null        |
+    |----------------------------|------------|------|-------------|
+    | tensors in memory          | the number | 0    | 0           |
+    | files of this host         | the number | auto | threads + 1 |
+    | files at an address (URL)  | the number | auto | auto        |
+    """
+    depth = config.loading.prefetch
+    if isinstance(depth, int):
+        return depth
+    if not source.is_decoded:
+        return 0
+    is_remote = "://" in str(vars(config.data.options).get("path", ""))
+    return "auto" if depth == "auto" or is_remote else threads + 1
 
 
 def _labels_to_balance(config: RunConfig, source: Source) -> NDArray[np.int64] | None:
@@ -97,8 +111,9 @@ def batches(config: RunConfig, data: Data, device: torch.device, roles: Roles, g
     g_reads: whether G's turns need the tensors, also on ranks without D.
     """
     share = roles.batch_world.share(config.train.batch)
-    g_reads = g_reads or roles.sends_states
-    if Side.D in roles.trained_sides or (g_reads and roles.trained_sides):
-        world = roles.world if g_reads and not roles.has_server else roles.batch_world
-        return batch_stream(config, data.train, config.seed, device, share, data.flip, world=world)
-    return BatchRows(data.train, config.train.batch, share)
+    all_read = g_reads or roles.sends_states  # players that take turns train on real samples, extra ones too
+    sides = roles.trained_sides  # none on a server, whose other ranks are its batch world
+    if not sides or not (all_read or Side.D in sides):
+        return BatchRows(data.train, config.train.batch, share)
+    world = roles.world if all_read and not roles.has_server else roles.batch_world
+    return batch_stream(config, data.train, config.seed, device, share, data.flip, world=world)

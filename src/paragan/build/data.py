@@ -32,11 +32,6 @@ class Data:
         return len(self.train.class_names)
 
     @property
-    def has_pairs(self) -> bool:
-        """Whether every image has a condition."""
-        return self.train.has_pairs
-
-    @property
     def scored(self) -> tuple[Source, Source]:
         """Both splits with the labels that `data.labels=false` hides, from which a judge learns."""
         train = self.train.source if isinstance(self.train, UnlabelledSource) else self.train
@@ -86,7 +81,7 @@ def _add_held_out_notices(train: Source, held_out: Source) -> None:
     """Add what only the held-out samples have to the notices of training, which a run prints."""
     for line in held_out.notices:
         named = f"held_out: {line.removeprefix('data: ')}"
-        if line not in train.notices and named not in train.notices:  # of an earlier run of the program
+        if line not in train.notices and named not in train.notices:  # a program may run twice on one source
             train.notices += (named,)
 
 
@@ -145,6 +140,11 @@ def generates_images(config: RunConfig, model: Model | None) -> bool:
     return sample_name(config, model) is None
 
 
+def has_outside_networks(config: RunConfig, model: Model | None) -> bool:
+    """Return whether networks come from outside code: validated, with constructor weights."""
+    return model is not None or "." in config.model.name
+
+
 def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:
     """Raise `ConfigError` for data without the tensor that the model generates, and labels that it does not draw."""
     if isinstance(model, TensorGame) and config.data.options.label_distribution != "data":
@@ -159,21 +159,22 @@ def check_samples(config: RunConfig, data: Data, model: Model | None) -> None:
         )
 
 
-def check_pairs(config: RunConfig, data: Data, outside: bool, model: Model | None = None) -> None:
+def check_pairs(config: RunConfig, data: Data, model: Model | None) -> None:
     """Raise `ConfigError` for pairs without a model for them, or the reverse."""
     if not data.is_image:
         return
-    model = model or registry.load_chosen("models", config.model)
-    takes = getattr(model.Generator, "takes_condition", None)
-    if takes is not None or not outside:
-        check_paired_data(bool(takes), config.model.name, data.has_pairs, config.data.name)
-    if data.has_pairs and config.augment is not None:
+    has_pairs = data.train.has_pairs
+    networks = model or registry.load_chosen("models", config.model)
+    takes = getattr(networks.Generator, "takes_condition", None)
+    if takes is not None or not has_outside_networks(config, model):  # outside code need not say what it takes
+        check_paired_data(bool(takes), config.model.name, has_pairs, config.data.name)
+    if has_pairs and config.augment is not None:
         raise ConfigError(
             f"augment={config.augment.name} is not supported for pairs, because it would not move "
             "the condition with its image; leave it out, and use data.flip and data.load_size"
         )
     for penalty in config.penalties:
-        if not data.has_pairs and registry.load_module("penalties", penalty.name).Penalty.needs_pairs:
+        if not has_pairs and registry.load_module("penalties", penalty.name).Penalty.needs_pairs:
             raise ConfigError(
                 f"penalty {penalty.name} needs data of pairs, which {config.data.name} is not; leave it out"
             )

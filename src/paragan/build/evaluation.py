@@ -30,14 +30,9 @@ from paragan.metrics import fd
 if TYPE_CHECKING:
     from paragan.engine.background_scores import BackgroundScores
 
-# variables of a launcher, which make a process one of several ranks
+# beginnings of the variables that make a process one of several ranks: of torchrun, and of our launcher
 _OF_A_RANK: tuple[str, ...] = ("RANK", "LOCAL_", "WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
-_OF_A_RANK += ("PARAGAN_L", "PARAGAN_STORE")
-
-
-def never() -> bool:
-    """Return False: a stop check is collective, and only some ranks of a split world score."""
-    return False
+_OF_A_RANK += ("PARAGAN_LAUNCHER", "PARAGAN_LOCK", "PARAGAN_STORE")
 
 
 def extractor_context(

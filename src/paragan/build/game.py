@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from paragan.build.data import Data, check_pairs, check_samples, sample_name
-from paragan.build.networks import has_outside_networks, network_factory
+from paragan.build.networks import network_factory
 from paragan.build.players import player, remote_player, worker_player
 from paragan.build.terms import adversarial, augmentation, balancing, penalties
 from paragan.config import RunConfig, default_scheme, outside_names
@@ -45,11 +45,12 @@ def gan(
     an update of each side, too. factories: build the networks, instead of those of the config, without validation.
     """
     check_samples(config, data, model)
-    check_pairs(config, data, has_outside_networks(config, model), model)
+    check_pairs(config, data, model)
     roles = colocated_roles(ALONE) if roles is None else roles
     if factories is not None:
         return _game(config, data, device, roles, model, factories)
-    factories = {Side(name): network_factory(config, Side(name), data, device, model) for name in config.player_options}
+    sides = map(Side, config.player_options)
+    factories = {side: network_factory(config, side, data.train, device, model) for side in sides}
     game = _game(config, data, device, roles, model, factories)
     micro_batches = max(options.micro_batches for options in config.player_options.values())
     num_rows = max(1, config.train.batch // (roles.batch_world.size * micro_batches))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from paragan.build.batches import batches
 from paragan.build.data import Data, open_data
-from paragan.build.evaluation import background_scores, extractor_context, never, scorer
+from paragan.build.evaluation import background_scores, extractor_context, scorer
 from paragan.build.execution import check_execution, loop_class
 from paragan.build.game import gan, scheme
 from paragan.build.players import describe_micro_batches
@@ -49,7 +49,7 @@ def trainer(
     if not reading:
         check_execution(config, device, run_scheme, game, world.size)
     describe_micro_batches(game.slots.values(), log)
-    stops = never if roles.is_split else stop  # a check of all ranks, of which only some score
+    stops = (lambda: False) if roles.is_split else stop  # `stop` is collective, and only ranks of G score
     context = extractor_context(data, folder, log, device, must_save=not reading, world=roles.batch_world, stop=stops)
     loop = loop_class(config, roles, reading)(
         gan=game,
@@ -80,9 +80,9 @@ def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples 
     if not data.is_image:
         from paragan.evaluation.fixed_tensors import FixedTensors, is_pictured
 
-        is_shown = is_pictured(data.train.tensors[prior.sample_name].shape)  # D's first argument is the sample
+        is_shown = is_pictured(data.train.tensors[prior.sample_name].shape)
         return FixedTensors(data.held_out, config.evaluation.sampling) if is_shown else None
-    return FixedSamples(config.evaluation.sampling, data.held_out if data.has_pairs else None)
+    return FixedSamples(config.evaluation.sampling, data.held_out if data.train.has_pairs else None)
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from paragan.build.data import Data
 from paragan.build.networks import network_factory, with_part
 from paragan.build.weight_sources import SourceWeights, read_player_source, read_source
 from paragan.checkpoint.generator_state import GeneratorState
@@ -40,19 +40,14 @@ def load_initial_weights(
     """
     _check_not_split(config, trainer)
     lines: list[str] = []
-
-    def start(side: Side, source: SourceWeights) -> LoadedWeights:
-        loaded, origin = _start_player(side, source, config, trainer, model)
-        if origin and loaded.tensors:
-            lines.append(origin)
-        return loaded
-
+    start = partial(_start_player, config=config, trainer=trainer, model=model, lines=lines)
     recorded = config
     if config.init is not None:
         source = read_source(Path(config.init.path), "init", log)
         source.check_unchanged("init", config.init.path, config.init.sha256)
-        if source.is_of_one_network:
-            source = source.only_of(max(Side, key=lambda side: _num_fitting(side, source, config, trainer)))
+        if source.is_of_either:
+            best = max(Side, key=lambda side: _num_fitting(side, source, config, trainer))
+            source = replace(source, networks={best.value: source.networks[best.value]})
         lines.append(_start_all(config, source, start))
         recorded = replace(recorded, init=replace(config.init, sha256=source.sha256))
     for name, options in config.player_options.items():
@@ -77,16 +72,15 @@ def _check_not_split(config: RunConfig, trainer: TrainingLoop) -> None:
         )
 
 
-def load_base(net: nn.Module, side: Side, config: RunConfig, log: Callable[[str], None]) -> None:
-    """Copy the weights that `g.init`, or `init`, names into a network in this process, as far as they fit."""
-    options = config.player_options[side.value]
-    if options.init is not None:
-        source = read_player_source(side, options.init, log)
+def _load_base(net: nn.Module, config: RunConfig, log: Callable[[str], None]) -> None:
+    """Copy the weights that `g.init`, or `init`, names into a generator without a player, as far as they fit."""
+    if config.g.init is not None:
+        source = read_player_source(Side.G, config.g.init, log)
     elif config.init is not None:
         source = read_source(Path(config.init.path), "init", log)
     else:
         return
-    weights, _ = source.of(side, options, net)
+    weights = source.of(Side.G, config.g, net, config.model.name).weights
     with torch.no_grad():
         for name, value in net.state_dict().items():
             if weights.shapes.get(name) == tuple(value.shape):
@@ -110,35 +104,36 @@ def _start_all(config: RunConfig, source: SourceWeights, start: Callable[[Side, 
 
 def _num_fitting(side: Side, source: SourceWeights, config: RunConfig, trainer: TrainingLoop) -> int:
     player = trainer.players[side.value]
-    weights, _ = source.of(side, config.player_options[side.value], player.net)
+    weights = source.of(side, config.player_options[side.value], player.net, config.model.name).weights
     return sum(weights.shapes.get(name) == shape for name, shape in player.strategy.shapes(player.net).items())
 
 
 def _start_player(
-    side: Side, source: SourceWeights, config: RunConfig, trainer: TrainingLoop, model: Model | None
-) -> tuple[LoadedWeights, str]:
+    side: Side, source: SourceWeights, config: RunConfig, trainer: TrainingLoop, model: Model | None, lines: list[str]
+) -> LoadedWeights:
     """Copy a player's weights as far as they fit; its own `init` needs all, without `partial`.
 
-    Returns also whose weights these are, empty if unknown.
+    lines: receives a line about the project that the weights are of, if it is known.
     """
     player = trainer.players[side.value]
     options = config.player_options[side.value]
-    published = source.published(side, options, player.net, config.model.name)
-    origin = "" if published is None else _origin(published, config)
-    weights, average = source.of(side, options, player.net)
+    stored = source.of(side, options, player.net, config.model.name)
+    origin = "" if stored.published is None else _origin(stored.published, config)
     if options.init is not None:
         key = f"{player_key(side.value)}.init.path {', '.join(options.init.paths)}"
         source.check_prefix(key, side, options.init.prefix)
         try:
-            _check_fit(key, player, weights, options.init.partial)
+            _check_fit(key, player, stored.weights, options.init.partial)
         except CheckpointError as error:
             raise CheckpointError(f"{error}; {origin}" if origin else str(error)) from None
 
     def initial() -> dict[str, Any]:  # of the whole network at step 0; every rank constructs it
-        data = Data(train=trainer.batches.source, held_out=trainer.batches.source)
-        return network_factory(config, side, data, trainer.prior.device, model)().state_dict()
+        return network_factory(config, side, trainer.batches.source, trainer.prior.device, model)().state_dict()
 
-    return start_from(player, weights, average, initial), origin
+    loaded = start_from(player, stored.weights, stored.average, initial)
+    if origin and loaded.tensors:
+        lines.append(origin)
+    return loaded
 
 
 def _check_fit(key: str, player: Player, weights: StoredTensors, partial: bool) -> None:
@@ -231,7 +226,7 @@ def merged_generator(net: nn.Module, config: RunConfig, state: GeneratorState, l
     not that of the training.
     """
     net = with_part(net, Side.G, config.g)
-    load_base(net, Side.G, config, log)
+    _load_base(net, config, log)
     tensors = net.state_dict()
     base = {name: tensors.pop(name) for name in fixed_names(net)}
     check_base(state.path, state.values, Side.G.value, fingerprint(base))

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paragan.build.data import Data, sample_name
+from paragan.build.data import has_outside_networks, sample_name
 from paragan.config import RunConfig
 from paragan.core import registry, rng
 from paragan.core.errors import ConfigError
 from paragan.core.network_factory import Model, NetworkFactory, construct_network
 from paragan.core.outside_code import reraise_as_config_error
+from paragan.core.source import Source
 from paragan.core.tensor_game import TensorGame
 from paragan.core.types import Side
 from paragan.game.named_inputs import with_named_inputs
@@ -28,11 +29,12 @@ _NUM_EXAMPLES = 2
 
 
 def network_factory(
-    config: RunConfig, side: Side, data: Data, device: torch.device, model: Model | None = None
+    config: RunConfig, side: Side, source: Source, device: torch.device, model: Model | None = None
 ) -> NetworkFactory:
     """Return the factory of one side's network with its weights of step 0, equal on any rank.
 
-    model: networks from memory, instead of the file `config.model.name`, with the same options.
+    source: has the shapes and the classes. model: networks from memory, instead of the file `config.model.name`, with
+    the same options.
     """
     options = config.player_options[side.value]
     outside = has_outside_networks(config, model)
@@ -43,10 +45,9 @@ def network_factory(
     if isinstance(model, TensorGame):
         new_network = partial(model.network, side)
     else:
-        new_network = partial(_new_network, network_class, config, side, data, sample)
+        new_network = partial(_new_network, network_class, config, side, source, sample)
 
-    def fill(net: nn.Module) -> None:
-        initialise(net, config.seed, side.value)
+    fill = partial(initialise, seed=config.seed, stream=side.value)
 
     def construct() -> nn.Module:
         # Constructors of outside networks draw from the global generator.
@@ -64,7 +65,7 @@ def network_factory(
         return hold_updates(net)
 
     has_known_inputs = sample is None and not outside and not side.is_extra
-    inputs = partial(_example_inputs, side, data) if has_known_inputs else None
+    inputs = partial(_example_inputs, side, source) if has_known_inputs else None
     # Only a network of ours can be filled by shard: one from outside has its weights when it is constructed.
     return NetworkFactory(construct, None if outside else fill, device, inputs)
 
@@ -83,13 +84,13 @@ def _class_of(model: Any, side: Side, name: str) -> Any:
 
 
 def _new_network(
-    network_class: Callable[..., nn.Module], config: RunConfig, side: Side, data: Data, sample: str | None
+    network_class: Callable[..., nn.Module], config: RunConfig, side: Side, source: Source, sample: str | None
 ) -> nn.Module:
     """Return a new network of the class. sample: name of the tensor that G generates; None for images."""
-    shape: Any = data.train.shape if sample is None else data.train.tensors[sample].shape
-    channels = data.train.condition_channels
-    net = construct_network(network_class, config.model.options, shape, data.num_classes, channels)
-    return with_named_inputs(net, data.train.tensors, sample) if sample is not None and side is Side.D else net
+    shape: Any = source.shape if sample is None else source.tensors[sample].shape
+    num_classes = len(source.class_names)
+    net = construct_network(network_class, config.model.options, shape, num_classes, source.condition_channels)
+    return with_named_inputs(net, source.tensors, sample) if sample is not None and side is Side.D else net
 
 
 def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
@@ -108,16 +109,11 @@ def with_part(net: nn.Module, side: Side, options: PlayerOptions) -> nn.Module:
     return net
 
 
-def _example_inputs(side: Side, data: Data, net: nn.Module) -> tuple[Tensor | None, ...]:
+def _example_inputs(side: Side, source: Source, net: nn.Module) -> tuple[Tensor | None, ...]:
     """Return the arguments of a network of images for two samples, on the meta device."""
-    shape = (_NUM_EXAMPLES, *data.train.shape)
-    labels = torch.empty(_NUM_EXAMPLES, dtype=torch.int64, device="meta") if data.num_classes else None
-    channels = data.train.condition_channels
+    shape = (_NUM_EXAMPLES, *source.shape)
+    labels = torch.empty(_NUM_EXAMPLES, dtype=torch.int64, device="meta") if source.class_names else None
+    channels = source.condition_channels
     condition = torch.empty((_NUM_EXAMPLES, channels, *shape[2:]), device="meta") if channels is not None else None
     first = torch.empty((_NUM_EXAMPLES, latent_of(net)) if side is Side.G else shape, device="meta")
     return first, labels, condition
-
-
-def has_outside_networks(config: RunConfig, model: Model | None) -> bool:
-    """Return whether networks come from outside code: validated, with constructor weights."""
-    return model is not None or "." in config.model.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from torch import nn
@@ -16,7 +16,7 @@ from paragan.checkpoint.writer import CheckpointWriter
 from paragan.config import player_key
 from paragan.core.command import program_command
 from paragan.core.errors import CheckpointError
-from paragan.core.layout import StoredTensors
+from paragan.core.layout import Shape, StoredTensors, shapes_of
 from paragan.core.types import Side
 from paragan.export import generator_file
 from paragan.game.options import PlayerOptions, WeightsOptions
@@ -25,49 +25,42 @@ from paragan.layers.adapter import adapter_names, base_names
 _EXPORTED = "generator.safetensors"
 
 
+@dataclass(frozen=True)
+class PlayerWeights:
+    """Tensors by the names of a player's network. average: may be empty. published: None if of no known project."""
+
+    weights: StoredTensors
+    average: StoredTensors
+    published: ProjectWeights | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceWeights:
     """Weights of both networks, each tensor read on access.
 
     sha256: of the manifest or the files. networks, averages: tensors by side, g and d. step: None if unknown.
+    is_of_either: whether `networks` has the same ones for G and D, as the file does not say whose they are.
     """
 
     sha256: str
     networks: Mapping[str, StoredTensors]
     averages: Mapping[str, StoredTensors]
     step: int | None = None
+    is_of_either: bool = False
 
-    def of(self, side: Side, options: PlayerOptions, net: nn.Module) -> tuple[StoredTensors, StoredTensors]:
-        """Return the tensors and averages of a player, by the names of its network.
-
-        Of a player that trains a part, averages serve as both.
-        """
+    def of(self, side: Side, options: PlayerOptions, net: nn.Module, model: str) -> PlayerWeights:
+        """Return the weights for a player. model: its name, for weights of a project that fit several models."""
         empty = StoredTensors.of({})
         prefix = "" if options.init is None else options.init.prefix
-        average = self.averages.get(side.value, empty)
-        weights = average if options.trains_part and average else self.networks.get(side.value, empty)
-        published = self.published(side, options, net)
-        weights = weights.under(prefix) if published is None else StoredTensors.of(published.tensors)  # no averages
-        return _named_as(net, weights), _named_as(net, average.under(prefix))
-
-    def published(self, side: Side, options: PlayerOptions, net: nn.Module, model: str = "") -> ProjectWeights | None:
-        """Return a player's weights by the names of its network, of a model, if they are of a known project."""
-        prefix = "" if options.init is None else options.init.prefix
-        plain_name_of = {name: base for base, name in base_names(net).items()}
-        state = net.state_dict().items()
-        shapes = {plain_name_of.get(name, name).removeprefix("net."): tuple(value.shape) for name, value in state}
-        stored = self.networks.get(side.value, StoredTensors.of({})).under(prefix)
-        return published_weights(stored, shapes, None if side.is_extra else side, model)
-
-    @property
-    def is_of_one_network(self) -> bool:
-        """Whether these are the weights of one network, which may be that of either player."""
-        g, d = (self.networks.get(side.value) for side in Side)
-        return g is not None and g is d
-
-    def only_of(self, side: Side) -> SourceWeights:
-        """Return these as the weights of one player."""
-        return replace(self, networks={side.value: self.networks[side.value]})
+        stored = self.networks.get(side.value, empty).under(prefix)
+        average = self.averages.get(side.value, empty).under(prefix)
+        published = published_weights(stored, _plain_shapes(net), None if side.is_extra else side, model)
+        if published is not None:
+            weights = StoredTensors.of(published.tensors)
+        else:
+            # what does not train will never be averaged: it takes the average, whose samples are better
+            weights = average if options.trains_part and average else stored
+        return PlayerWeights(_named_as(net, weights), _named_as(net, average), published)
 
     def check_unchanged(self, key: str, path: object, sha256: str | None) -> None:
         """Raise `CheckpointError` if these are not the weights of the setting `key` with that sha256."""
@@ -97,9 +90,9 @@ def read_source(path: Path, key: str, log: Callable[[str], None]) -> SourceWeigh
     if (path / _EXPORTED).is_file():
         path = path / _EXPORTED
     if path.is_file():
-        if is_torch_file(path) or generator_file.is_foreign(path):  # the names in it show of which player it is
+        if is_torch_file(path) or generator_file.is_foreign(path):
             networks = dict.fromkeys(("g", "d"), open_weights([path], f"{key}.path"))
-            return SourceWeights(sha256=file_sha256(path), networks=networks, averages={})
+            return SourceWeights(sha256=file_sha256(path), networks=networks, averages={}, is_of_either=True)
         try:
             file = generator_file.read(path)
         except CheckpointError as error:
@@ -133,8 +126,8 @@ def _of_checkpoint(checkpoint: Checkpoint, key: str) -> SourceWeights:
         raise CheckpointError(
             f"{key}.path {checkpoint.path} holds a grid of cells; export one generator of it and give that"
         )
-    keys = {side: ("init", f"{player_key(side)}.init") for side in sides}
-    partial = [side for side in sides if key in keys[side] and saved_base(checkpoint.values, side)]
+    requested = [side for side in sides if key in ("init", f"{player_key(side)}.init")]
+    partial = [side for side in requested if saved_base(checkpoint.values, side)]
     if partial:
         raise CheckpointError(
             f"{key}.path {checkpoint.path} holds only the trained part of {' and '.join(partial)}; "
@@ -146,6 +139,13 @@ def _of_checkpoint(checkpoint: Checkpoint, key: str) -> SourceWeights:
         averages={side: stored.under("ema/") for side, stored in sides.items()},
         step=checkpoint.step,
     )
+
+
+def _plain_shapes(net: nn.Module) -> dict[str, Shape]:
+    """Return the shapes of a network by its names without adapters, and without the wrapper of one from memory."""
+    plain_name_of = {name: base for base, name in base_names(net).items()}
+    shapes = shapes_of(net.state_dict())
+    return {plain_name_of.get(name, name).removeprefix("net."): shape for name, shape in shapes.items()}
 
 
 def _named_as(net: nn.Module, stored: StoredTensors) -> StoredTensors:

@@ -28,8 +28,7 @@ MAX_JSON_BYTES = 64 << 20
 _MAX_ITEM_BYTES = 16  # complex128
 _FILE = re.compile(r"([^./\x00-\x1f]+)(?:\.\d{1,6}-of-\d{1,6})?\.safetensors", re.ASCII)
 _KEYS = ("shape", "offset", "length")
-Boxes = dict[str, dict[str, Any]]
-"""Layout of tensors as JSON values, by name."""
+Boxes = dict[str, dict[str, Any]]  # the pieces of tensors on a rank or in a file, as JSON values, by name
 
 
 class NewerFormat(CheckpointError):
@@ -116,10 +115,7 @@ def read_manifest(path: Path) -> Manifest:
         raise CheckpointError(
             f"checkpoint {path}: the manifest does not describe the tensors in its files; start anew with --fresh"
         ) from None
-    try:
-        return Manifest(sums, _group_files(pieces))
-    except CheckpointError as error:
-        raise CheckpointError(f"checkpoint {path}: {error}") from None
+    return Manifest(sums, _group_files(path, pieces))
 
 
 def _parse_box(values: Mapping[str, Any]) -> TensorLayout:
@@ -130,13 +126,14 @@ def _parse_box(values: Mapping[str, Any]) -> TensorLayout:
     return TensorLayout(shape, offset, length, stage)
 
 
-def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
+def _group_files(path: Path, pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
     """Group files by player. Raises `CheckpointError` if pieces do not form whole tensors."""
     groups: dict[str, dict[str, Layout]] = {}
     for file, boxes in pieces.items():
         match = _FILE.fullmatch(file)
         if match is None:
-            raise CheckpointError(f"{file[:100]} is missing or damaged (checkpoints have no file of that name)")
+            problem = f"{file[:100]} is missing or damaged (checkpoints have no file of that name)"
+            raise CheckpointError(f"checkpoint {path}: {problem}")
         groups.setdefault(match.group(1), {})[file] = boxes
     for group, files in groups.items():
         tensors: dict[str, list[TensorLayout]] = {}
@@ -145,7 +142,8 @@ def _group_files(pieces: Mapping[str, Layout]) -> dict[str, dict[str, Layout]]:
                 tensors.setdefault(name, []).append(box)
         for name, pieces_of_tensor in tensors.items():
             if gap := describe_gaps(pieces_of_tensor):
-                raise CheckpointError(f"{group}: {name}: {gap} (files: {', '.join(sorted(files)[:5])})")
+                problem = f"{group}: {name}: {gap} (files: {', '.join(sorted(files)[:5])})"
+                raise CheckpointError(f"checkpoint {path}: {problem}")
     return groups
 
 

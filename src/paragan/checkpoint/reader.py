@@ -1,7 +1,4 @@
-"""Reader of checkpoints: files are verified, then tensors are read one at a time.
-
-Nothing is unpickled.
-"""
+"""Reader of checkpoints: files are verified, then tensors are read one at a time; nothing is unpickled."""
 
 from __future__ import annotations
 

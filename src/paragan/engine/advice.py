@@ -44,12 +44,13 @@ class AdviceRule:
     otherwise: str | None = _NO_SETTING
     begin: str = ""
 
-    def changes(self, settings: Settings) -> Settings:
+    def changes(self, settings: Settings, can_augment: bool) -> Settings:
         """Return the settings to change, with their new values; none that would be unusual themselves."""
         if unusual := outliers(settings):
             return unusual
         candidates = (remedy(settings) for remedy in self.remedies)
-        return next((changes for changes in candidates if changes and not outliers({**settings, **changes})), {})
+        allowed = (changes for changes in candidates if can_augment or AUGMENT not in changes)
+        return next((changes for changes in allowed if changes and not outliers({**settings, **changes})), {})
 
 
 def advise(
@@ -62,24 +63,22 @@ def advise(
     is not finite is skipped. num_images: training images, 0 of a stream and of what is no image. settings: of the run,
     by dotted key. can_augment: False for pairs, which would lose their conditions, and for what is no image.
     """
-    usable = dict(settings or {})
-    is_small = 0 < num_images < _MANY_IMAGES and not usable.get(AUGMENT)
-    if not can_augment:
-        usable[AUGMENT] = "not for these data"  # as if it were set, after the line above: no remedy adds what is set
-    advice = [_few_images(num_images, usable)] if is_small else []
+    settings = settings or {}
+    is_small = 0 < num_images < _MANY_IMAGES and not settings.get(AUGMENT)
+    advice = [_few_images(num_images, settings, can_augment)] if is_small else []
     for rule in RULES:
         if (value := rule.sign(history)) is None:
             continue
-        changes = rule.changes(usable)
-        remedy = _describe_changes(changes, usable) if changes else rule.otherwise
+        changes = rule.changes(settings, can_augment)
+        remedy = _describe_changes(changes, settings) if changes else rule.otherwise
         if remedy is not None:
             advice.append(_entry(rule.name, value, rule.means, f"{rule.begin}{remedy}", changes))
     return tuple(advice)
 
 
-def _few_images(num_images: int, settings: Settings) -> Advice:
+def _few_images(num_images: int, settings: Settings, can_augment: bool) -> Advice:
     means = "The data set is small: D usually memorizes it before G has learned much."
-    changes = augment(settings)
+    changes = augment(settings) if can_augment else {}
     otherwise = "Add pairs" if settings.get("data.flip", True) else "Try data.flip=true, or add pairs"
     remedy = _describe_changes(changes, settings) if changes else otherwise
     return _entry("few_images", num_images, means, remedy, changes)
@@ -152,12 +151,7 @@ RULES = (
     ),
     AdviceRule(
         name=signs.D_CERTAIN_AND_WRONG,
-        sign=lasting(
-            (*_ACCURACIES, "d/saturation"),
-            lambda real, fake, saturation: (real + fake) / 2 < 0.5 and saturation > signs.CERTAIN,
-            count=2,
-            value=mean_accuracy,
-        ),
+        sign=lasting((*_ACCURACIES, "d/saturation"), signs.is_certain_and_wrong, count=2, value=mean_accuracy),
         means="D is confident on many images and wrong on most: the learning rates of both players are too large.",
         remedies=(slower("g", "d", factor=10.0),),
     ),

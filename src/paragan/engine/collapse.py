@@ -1,13 +1,15 @@
 """Signs of a collapse in the telemetry and scores of a run, each several times in a row."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isfinite
+from typing import Any
 
+from paragan.checkpoint.reader import read_counts
 from paragan.core.event import Event
 from paragan.core.metric import Direction
 from paragan.engine.advice import RULES
 from paragan.engine.signs import (
-    CERTAIN,
     D_CERTAIN_AND_WRONG,
     D_SATURATED,
     MODE_COLLAPSE,
@@ -15,6 +17,7 @@ from paragan.engine.signs import (
     SCORE_DIVERGES,
     WORSE,
     diversity_limit,
+    is_certain_and_wrong,
 )
 from paragan.evaluation.score import Score
 
@@ -25,6 +28,8 @@ _NEAR = 1.1  # a score within this factor of the best one is near it
 _STALLED = 0.01
 _D_MEASURES = ("d/accuracy_train", "d/accuracy_fake", "d/saturation")
 _MOMENT_RATIO = "/moment_ratio"  # after the name of a player
+# keys of `CollapseMonitor.best` for diversities: the highest, the lowest, and the highest that came after a lower one
+_HIGHEST, _LOWEST, _RISEN = "diversity", "lowest diversity", "risen diversity"
 DIVERGED = "diverged"  # a `DivergedError`
 PAST_BEST = "past_best"
 OF_ONE_BATCH = (DIVERGED, "stalled", "d_wrong")  # signs that a single batch can cause
@@ -43,10 +48,9 @@ class CollapseMonitor:
 
     The thresholds are those of the advice (`engine/signs.py`). patience: bad measurements in a row that make a
     collapse. bad: how many there are now, by the name of the sign; a good one sets it to 0. best: best score by
-    metric and number of images. Next to them, for `mode_collapse`, the highest `diversity` so far, the lowest (`lowest
-    diversity`), and the highest that came after a lower one (`risen diversity`). best_at, near_at, scored_at: images
-    trained on at the best score, at the newest score near it, and at the newest score. num_far: scores since `near_at`.
-    is_repeated: whether a rollback has returned the run to its best score, which has not been exceeded since.
+    metric and number of images; and diversities under `_HIGHEST`, `_LOWEST` and `_RISEN`. best_at, near_at, scored_at:
+    images trained on at the best score, at the newest score near it, and at the newest score. num_far: scores since
+    `near_at`. is_repeated: whether a rollback has returned the run to its best score, not exceeded since.
     """
 
     patience: int
@@ -94,6 +98,13 @@ class CollapseMonitor:
         self.num_far = 0
         self.is_repeated = is_repeated
 
+    def restore(self, values: Mapping[str, Any]) -> None:
+        """Restore the fields, as JSON values. Invalid ones raise KeyError, TypeError or ValueError."""
+        self.bad = read_counts(values["bad"], *values["bad"])
+        self.best = {name: float(value) for name, value in dict(values["best"]).items()}
+        vars(self).update(read_counts(values, "best_at", "near_at", "scored_at", "num_far"))  # fields
+        self.is_repeated = values["is_repeated"] is True
+
     def _of_telemetry(self, event: Event) -> dict[str, bool]:
         moments = [name for name in event.values if name.endswith(_MOMENT_RATIO)]
         names = (*_D_MEASURES, *moments, "diversity")
@@ -103,22 +114,21 @@ class CollapseMonitor:
         if values.keys() >= set(_D_MEASURES):
             on_train, on_fake, saturation = (values[name] for name in _D_MEASURES)
             signs[D_SATURATED] = saturation > SATURATED
-            accuracy = (on_train + on_fake) / 2
-            signs[D_CERTAIN_AND_WRONG] = accuracy < 0.5 and saturation > CERTAIN
-            signs["d_wrong"] = accuracy < _WRONG
+            signs[D_CERTAIN_AND_WRONG] = is_certain_and_wrong(on_train, on_fake, saturation)
+            signs["d_wrong"] = (on_train + on_fake) / 2 < _WRONG
         if "diversity" in values:
             signs[MODE_COLLAPSE] = self._has_collapsed(values["diversity"], is_trained=event.step > 0)
         return signs
 
     def _has_collapsed(self, diversity: float, is_trained: bool) -> bool:
         """Return whether samples are too equal, and note what they have reached; noise of an untrained G is diverse."""
-        highest = self.best.get("diversity", 0.0)
-        lowest = self.best.get("lowest diversity", inf)
-        risen = self.best.get("risen diversity", 0.0)
+        highest = self.best.get(_HIGHEST, 0.0)
+        lowest = self.best.get(_LOWEST, inf)
+        risen = self.best.get(_RISEN, 0.0)
         if is_trained and isfinite(diversity):
-            self.best["diversity"] = max(highest, diversity)
-            self.best["lowest diversity"] = min(lowest, diversity)
-            self.best["risen diversity"] = max(risen, diversity) if diversity > lowest else risen
+            self.best[_HIGHEST] = max(highest, diversity)
+            self.best[_LOWEST] = min(lowest, diversity)
+            self.best[_RISEN] = max(risen, diversity) if diversity > lowest else risen
         return diversity <= diversity_limit(highest, risen)
 
     def _of_score(self, event: Event) -> dict[str, bool]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from paragan.core.dist import World
 from paragan.core.errors import RankError
-from paragan.core.layout import Layout, local_shard
+from paragan.core.layout import local_shard
 from paragan.core.types import Clock
 from paragan.game.player import Player
 from paragan.game.policy import learning_rates
@@ -43,9 +43,10 @@ class ConsistencyCheck:
         whole_sums, shard_sums = _sums(clock, players)
         gathered = self.world.gather([_digest(whole_sums), _digest(sorted(shard_sums)), _digest(shard_sums)])
         wholes = {whole for whole, _, _ in gathered}
-        places = {names for _, names, _ in gathered}  # the name of a shard has its place
+        # The name of a shard has its place: ranks with equal names are replicas, and must have equal values.
+        names_of_shards = {names for _, names, _ in gathered}
         shards = {(names, values) for _, names, values in gathered}
-        if len(wholes) > 1 or len(shards) > len(places):
+        if len(wholes) > 1 or len(shards) > len(names_of_shards):
             self._raise_difference(clock.step, self.world.gather(whole_sums | shard_sums))
 
     def _raise_difference(self, step: int, sums_by_rank: list[dict[str, Any]]) -> None:
@@ -100,17 +101,13 @@ def _named_tensors(prefix: str, net: nn.Module, strategy: Strategy) -> Iterator[
         is_shard = (is_cut and value.dim() > 0) or box.stage is not None
         place = f" (piece at {box.offset} of several)" if is_shard else ""
         yield f"{prefix}{name}{place}", local_shard(value.detach()), is_shard
-    # norms of torch in D count batches of G's turns, too, which follow an averaging of local SGD
+    # Under local SGD, buffers differ at once: the statistics of a norm of D count the images of G's next turn, too.
     if not strategy.exemption:
-        yield from _named_buffers(prefix, net, layout)
-
-
-def _named_buffers(prefix: str, net: nn.Module, layout: Layout) -> Iterator[tuple[str, Tensor, bool]]:
-    for name, buffer in net.named_buffers():
-        if not buffer.is_meta:
-            is_shard = name in layout and layout[name].stage is not None
-            place = " (of a stage of several)" if is_shard else ""
-            yield f"{prefix}{name}{place}", buffer.detach(), is_shard
+        for name, buffer in net.named_buffers():
+            if not buffer.is_meta:
+                is_shard = name in layout and layout[name].stage is not None
+                place = " (of a stage of several)" if is_shard else ""
+                yield f"{prefix}{name}{place}", buffer.detach(), is_shard
 
 
 def checksum(tensor: Tensor) -> Tensor:

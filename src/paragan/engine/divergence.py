@@ -15,7 +15,9 @@ _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 2
 class SkipMonitor:
     """Monitor of skipped updates since its construction; a call synchronizes once per player.
 
-    world: ranks that train the same run, with equal or other players. source: of their samples.
+    world: ranks that train the same run, with equal or other players. source: of their samples. applied: due turns and
+    updates of each player when `raise_if_idle` last saw a new update; a resumed run with rollbacks sets those of the
+    former session, so that skips before a kill count.
     """
 
     def __init__(self, players: Mapping[str, Player], world: World = ALONE, source: Source | None = None) -> None:
@@ -25,7 +27,6 @@ class SkipMonitor:
         self._not_finite: set[str] = set()  # names of samples, of all ranks
         self._reported = {name: player.num_skipped() for name, player in players.items()}
         self._first = {name: (player.due_turns, int(player.updates)) for name, player in players.items()}
-        # (due turns, updates) when an update was last applied, as far as `raise_if_idle` has seen; a rollback sets it
         self.applied = dict(self._first)
 
     def messages(self) -> list[str]:
@@ -64,13 +65,13 @@ class SkipMonitor:
     def _idle_player(self, step: int, at_the_end: bool) -> str:
         """Return the text about a player of this rank that skipped too many updates, or ""."""
         for name, player in self._players.items():
-            due_turns, updates = self.applied[name]
-            if int(player.updates) > updates:
-                due_turns = player.due_turns
-                self.applied[name] = (due_turns, int(player.updates))
-            idle = player.due_turns - due_turns
-            # a short session may end before the limit, with not one update
-            if idle >= _MAX_SKIPPED or (at_the_end and idle and self.applied[name] == self._first[name]):
+            updates = int(player.updates)
+            if updates > self.applied[name][1]:
+                self.applied[name] = (player.due_turns, updates)
+            idle = player.due_turns - self.applied[name][0]
+            first_due_turns, first_updates = self._first[name]
+            has_only_skipped = player.due_turns > first_due_turns and updates == first_updates
+            if idle >= _MAX_SKIPPED or (at_the_end and has_only_skipped):  # a session may be shorter than the limit
                 cure = "lower the learning rate, or look for a division or logarithm of 0"
                 return (
                     f"step {step}: {name}: no update of the last {idle} was made, their gradients were not "

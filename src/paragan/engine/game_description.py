@@ -24,11 +24,11 @@ def describe_player(player: Player) -> dict[str, Any]:
     dtype = first.dtype if player.calling.dtype is None else player.calling.dtype
     shapes = player.strategy.shapes(player.net)
     sizes = {name: prod(shapes[name]) for name in player.strategy.parameter_names(player.net)}
-    weights = {"weights": sum(sizes.values())}
+    counts = {"weights": sum(sizes.values())}
     if player.base:
-        weights["trained"] = sum(size for name, size in sizes.items() if name not in player.base)
+        counts["trained"] = sum(size for name, size in sizes.items() if name not in player.base)
     return {
-        **weights,
+        **counts,
         "precision": _PRECISIONS.get(dtype, str(dtype)),
         "channels_last": player.calling.channels_last,
         "device": str(first.device),

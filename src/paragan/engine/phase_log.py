@@ -45,7 +45,7 @@ class PhaseLog:
     def _stragglers(self, steps: int, by_rank: Sequence[Seconds]) -> Iterator[str]:
         """Yield a message when a rank becomes a straggler among the ranks with the same work."""
         everyone = tuple(range(len(by_rank)))
-        peers = {tuple(numbers) for numbers in self._roles.ranks.values()} or {everyone}
+        peers = {tuple(numbers) for numbers in self._roles.ranks.values()} or {everyone}  # by player
         if self._roles.has_server:
             peers = {everyone[1:]}  # rank 0 serves the others
         work = list(map(_work, by_rank))

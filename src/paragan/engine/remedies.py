@@ -17,7 +17,7 @@ _USUAL_RATES = (2e-4, 5e-4)
 _MAX_RATIO = 10.0
 _MAX_UPDATES = 5  # of D in a step: Gulrajani et al. 2017
 _MIN_BATCH = 8
-_SMALL_SIDE = 64  # pixels, up to which R1 with weight 1 suffices and 50 is too much
+_SMALL_SIDE = 64  # pixels, up to which R1 with weight 1 suffices and 50 is too much; ten times of each above
 _HEAVY = 50.0
 _GRADIENT_PENALTIES = ("r1", "r2", "approximate_r1", "approximate_r2", "gradient_penalty")
 _R1 = {"name": "r1", "weight": 1, "interval": 8}
@@ -98,7 +98,7 @@ def wasserstein_penalty(settings: Settings) -> Settings:
 
 
 def _penalty_keys(settings: Settings) -> list[str]:
-    """Return the keys of the weights of the penalties on D's gradients; of a term from Python it is no setting."""
+    """Return the keys of the weights of the penalties on D's gradients; in a program's term there is none to change."""
     places = [f"penalties.{n}" for n in range(_num_penalties(settings))]
     names = [settings.get(f"{place}.term", settings.get(f"{place}.name")) for place in places]
     return [f"{place}.weight" for place, name in zip(places, names, strict=True) if name in _GRADIENT_PENALTIES]

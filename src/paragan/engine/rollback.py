@@ -175,6 +175,12 @@ class RollbackLoop(TrainingLoop):
     def _roll_back(self, name: str, reason: str) -> Iterator[Event]:
         """Restore the players, lower learning rates, and save that as this step. Collective.
 
+        | sign           | the last rollback helped, or there was none      | it was in vain                         |
+        |----------------|--------------------------------------------------|----------------------------------------|
+        | PAST_BEST      | (does not occur: the run only got worse)         | to the best score, or an older good one |
+        | SCORE_DIVERGES | to the best score, or the newest good checkpoint | to an older good one                   |
+        | others         | to the newest good checkpoint                    | to an older good one                   |
+
         Raises `DivergedError` after `max_rollbacks`, or if no good checkpoint can be read.
         """
         limit = self.rollback.max_rollbacks
@@ -258,8 +264,11 @@ class RollbackLoop(TrainingLoop):
 
     def _rollback_event(self, step: int, name: str, reason: str) -> Event:
         which = f"{self._state.count} of {self.rollback.max_rollbacks}, to the players of step {step}"
-        text = f"rollback {which}; learning rates {self._state.describe_rates()}. Reason: {reason}"
-        facts = {"name": name, "to_step": step, **self._state.facts()}
+        factors = dict(self._state.lr_factors)
+        rates = ", ".join(f"{side} x {factor:g}" for side, factor in factors.items()) or "unchanged"
+        text = f"rollback {which}; learning rates {rates}. Reason: {reason}"
+        facts = {"name": name, "to_step": step, "count": self._state.count, "lr_factors": factors}
+        facts["lost_images"] = self._state.lost_images
         return self.event("event", {"text": text, "rollback": facts, "total_kimg": self.images / 1000})
 
 

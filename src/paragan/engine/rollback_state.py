@@ -21,8 +21,8 @@ class RollbackState:
     good checkpoint; -1: none. older: steps of older good ones, one for each doubling of the distance to `good`.
     good_images: images trained on at the newest good measurement. target: step to which the newest rollback has
     returned. trial_images: images up to which another collapse means that this rollback did not help. power: exponent
-    of `lr_factor` in it; 0: the rates stayed. lr_factors: product of all factors so far, by player. applied: version
-    and finite updates of each player at its last update that was not skipped.
+    of `lr_factor` in it; 0: the rates stayed. lr_factors: product of all factors so far, by player. applied: as
+    in `SkipMonitor`.
     """
 
     monitor: CollapseMonitor
@@ -39,31 +39,19 @@ class RollbackState:
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Restore the fields, as JSON values. Invalid ones raise KeyError, TypeError or ValueError."""
-        vars(self).update(read_counts(values, *_COUNTS))  # sets the fields of these names
+        vars(self).update(read_counts(values, *_COUNTS))  # the fields of these names
         self.older = [int(step) for step in values["older"]]
         factors = dict(values["lr_factors"]).items()
         self.lr_factors = {side: float(factor) for side, factor in factors}
         applied = dict(values["applied"]).items()
-        self.applied = {side: (int(version), int(count)) for side, (version, count) in applied}
-        monitor = values["monitor"]
-        self.monitor.bad = read_counts(monitor["bad"], *monitor["bad"])
-        vars(self.monitor).update(read_counts(monitor, "best_at", "near_at", "scored_at", "num_far"))
-        self.monitor.is_repeated = monitor["is_repeated"] is True
-        self.monitor.best = {name: float(value) for name, value in dict(monitor["best"]).items()}
+        self.applied = {side: (int(due_turns), int(updates)) for side, (due_turns, updates) in applied}
+        self.monitor.restore(values["monitor"])
 
     def slow(self, sides: tuple[str, ...], factor: float) -> None:
         """Lower these players' learning rates, by twice the power if that has not helped before."""
         self.power = max(1, 2 * self.power)
         for side in sides:
             self.lr_factors[side] = self.lr_factors.get(side, 1.0) * factor**self.power
-
-    def describe_rates(self) -> str:
-        """Return the factors of the learning rates as text."""
-        return ", ".join(f"{side} x {factor:g}" for side, factor in self.lr_factors.items()) or "unchanged"
-
-    def facts(self) -> dict[str, Any]:
-        """Return count, factors and lost images for the record."""
-        return {"count": self.count, "lr_factors": dict(self.lr_factors), "lost_images": self.lost_images}
 
     def fallback(self) -> int:
         """Return the newest good checkpoint that is older than the newest target, else the oldest."""

@@ -41,7 +41,8 @@ EXPLODED = 3.0  # times the largest before. Measured: at most 1.4, 35 at raised 
 # Times the untrained one in the first kimg, and later times all but the last two. Measured: at most 1.5 in good
 # runs; 2 to 28 at high rates, 1.9 to 2.4 in runs at usual rates that broke at 12 to 35 kimg
 GROWN = 1.75
-NUM_EARLY = 5  # measurements
+NUM_EARLY = 5  # measurements of telemetry
+_TOP_SINGULAR_VALUE = "/top_singular_value"  # after the name of a player
 LARGE = 100.0  # of a penalty on D. Measured: at most 3.7 in good runs, 667 and more in lost ones
 LARGE_LOSS = 1000.0  # of D's adversarial loss: that of a Wasserstein D has no unit
 UNREACHABLE = 0.02  # share of real values. Measured: at most 0.006 in good runs, 0.032 of letters with a sigmoid
@@ -70,6 +71,11 @@ def lasting(
 def overfits(ratio: float, train: float, held_out: float) -> bool:
     """Return whether D knows its training images from others. ratio: r_v."""
     return ratio > OVERFITTING and train - held_out > OVERFITTING_GAP
+
+
+def is_certain_and_wrong(real: float, fake: float, saturation: float) -> bool:
+    """Return whether D is confident on many images, and wrong on most. real, fake: its accuracies."""
+    return (real + fake) / 2 < 0.5 and saturation > CERTAIN
 
 
 def mean_accuracy(values: Sequence[float]) -> float:
@@ -131,12 +137,13 @@ def weights_jump(history: History) -> float | None:
 
 def weights_grow(history: History) -> float | None:
     """Return the growth of weights over the untrained ones in the first measurements."""
-    return _growth(history, 2, lambda values: values[0], GROWN) if len(history) <= NUM_EARLY else None
+    measured = [moment for moment in history if any(name.endswith(_TOP_SINGULAR_VALUE) for name in moment)]
+    return _growth(measured, 2, lambda values: values[0], GROWN) if len(measured) <= NUM_EARLY else None
 
 
 def _growth(history: History, count: int, before: Callable[[list[float]], float], limit: float) -> float | None:
     """Return the largest growth of a player's top singular value, if it is above the limit."""
-    columns = [_all(history, f"{side}/top_singular_value") for side in "gd"]
+    columns = [_all(history, f"{side}{_TOP_SINGULAR_VALUE}") for side in "gd"]
     factors = [values[-1] / before(values) for values in columns if len(values) >= count and before(values) > 0]
     largest = max(factors, default=0.0)
     return largest if largest > limit else None

@@ -242,18 +242,16 @@ class TrainingLoop(SavedGame):
         score = yield from self._score_inline()
         if self.is_score_pending:  # stopped
             return
-        self.scored_at = self.clock.step
         if self.clock.step > 0:
             yield from self._keep_if_best(score if self.world.is_main else None)
 
     def _score_inline(self) -> Generator[Event, None, Score | None]:
         """Score while training waits; return None on ranks without G, and where it failed or was stopped.
 
-        After a stop the score is pending. Players on ranks of their own are not stopped in a score, or the ranks of D
-        would go on alone.
+        Players on ranks of their own are not stopped in a score, or the ranks of D would go on alone.
         """
         score = None
-        self.is_score_pending = "g" in self.players
+        self.is_score_pending = "g" in self.players  # until it is done: after a stop, a later session scores
         with self.roles.others_waiting():
             if self.is_score_pending:
                 try:
@@ -270,6 +268,7 @@ class TrainingLoop(SavedGame):
             if score is not None:
                 values = {**score.values, "evaluation_mode": "inline"}
                 yield replace(self.event("score", values), repeat_s=score.seconds)
+        self.scored_at = self.clock.step
         return score
 
     def _keep_if_best(self, main_score: Score | None) -> Iterator[Event]:
@@ -278,7 +277,7 @@ class TrainingLoop(SavedGame):
         if is_best_by_rank[0]:
             if self.saved_at != self.clock.step:
                 yield self.save()
-            run_on_all_ranks(self.world, lambda: self._update_best(main_score))
+            run_on_all_ranks(self.world, lambda: None if main_score is None else self._update_best(main_score))
 
     def _may_continue(self, error: Exception) -> bool:
         """Return whether training continues after an error of a score, which belongs to the score alone."""
@@ -290,9 +289,8 @@ class TrainingLoop(SavedGame):
     def _is_best(self, score: Score) -> bool:
         return self.best.is_beaten_by(score)
 
-    def _update_best(self, score: Score | None) -> None:
-        if score is not None:
-            self.best.update(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)
+    def _update_best(self, score: Score) -> None:
+        self.best.update(self.checkpoints.path_of(self.clock.step), self.clock.step, self.clock.images, score)
 
     def compute_score(self, prior: Prior | None = None) -> Score:
         """Score the sampling generator. prior: of the latents; None: the run's."""

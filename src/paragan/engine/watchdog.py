@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from paragan.core.phases import WHOLE, Phase, PhaseClock
 
-_KNOWN = 3  # durations from which a limit is learned
+_MIN_DURATIONS = 3  # of a phase, from which its limit is learned
 _SHARE = 0.99  # quantile of the durations
 _WHOLE_FACTOR = 5  # of the least limit of checkpoints and evaluations
 _MAX_PERIOD_S = 1.0
@@ -30,7 +30,7 @@ class HangLimits:
     def seconds(self, phase: Phase, clock: PhaseClock) -> float:
         """Return the limit of a phase; the largest one until some of its durations are known."""
         durations = clock.durations[phase]
-        if durations.count < _KNOWN:
+        if durations.count < _MIN_DURATIONS:
             return self.max_s
         min_s = self.floor_s * (_WHOLE_FACTOR if phase in WHOLE else 1)
         return min(max(min_s, self.factor * durations.quantile(_SHARE)), self.max_s)
@@ -70,6 +70,7 @@ class Watchdog:
         self._looked = now()
         self._changes = clock.changes
         self._stalled_s = 0.0
+        self._is_reported = False  # the lack of progress that lasts
         self._suspended_s = 0.0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
@@ -92,17 +93,18 @@ class Watchdog:
         now = self._now()
         elapsed_s = now - self._looked
         self._looked = now
+        # a busy machine may delay a look by a period or two, but not by four: this thread was stopped
         self._suspended_s = elapsed_s if elapsed_s > 4 * self.period_s else 0.0
         if self._changes == self._clock.changes:
             self._stalled_s += min(elapsed_s, 2 * self.period_s)
         else:
             self._changes = self._clock.changes
             self._stalled_s = 0.0
+            self._is_reported = False
         limit_s = self._limits.seconds(self._clock.current, self._clock)
-        if self._stalled_s > limit_s:
-            self._stalled_s = -math.inf
-            if self._on_stall(limit_s):
-                self._stalled_s = 0.0
+        if self._stalled_s > limit_s and not self._is_reported:
+            self._is_reported = not self._on_stall(limit_s)
+            self._stalled_s = 0.0
         self._on_look()
         self._clock.longest = (self._clock.current, 0.0)
 

@@ -60,8 +60,8 @@ class TrialRun:
 
     def networks(self) -> Mapping[Side, nn.Module]:
         """Return the networks, for inspection."""
-        sides = {side: build.network_factory(self.config, side, self.data, self.device, self.model) for side in Side}
-        return {side: make.construct() for side, make in sides.items()}
+        make = partial(build.network_factory, self.config, source=self.data.train, device=self.device, model=self.model)
+        return {side: make(side=side).construct() for side in Side}
 
     def stepper(self, config: RunConfig) -> Callable[[], object]:
         """Return a function that makes one step of this rank's rows, with separate players."""

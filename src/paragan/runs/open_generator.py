@@ -72,8 +72,7 @@ def open_generator(
             raise ConfigError(f"best is for run folders, and {path} is a file; leave it out")
         return _open_file(path, outside, model, device, steps=steps, settings=settings)
     _check_no_settings(path, settings)
-    _check_run_folder(path)
-    source = str(path / "config.yaml")
+    source = str(config_path(path, f", or a file written by `{program_command()} export`"))
     config = read_with_steps(lambda words: read_recipe(source, words, outside), steps)
     module = _model_module(config, model, str(path))
     state = generator_state.read_best(path) if best else generator_state.read_newest(path, log)
@@ -158,7 +157,9 @@ def _open_file(
     if is_torch_file(path) or generator_file.is_foreign(path):
         if model is not None:
             raise ConfigError(f"generator is not used: the networks of {path} are known by name; leave generator out")
-        return _open_published(path, [*settings, *([] if steps is None else [f"model.steps={steps}"])], device)
+        published = read_published(path, [*settings, *([] if steps is None else [f"model.steps={steps}"])])
+        config, module, info = published.config, published.module, published.info
+        return replace(_sampler(config, module, published.weights, info, str(path), device), origin=published.origin)
     _check_no_settings(path, settings)
     file = generator_file.read(path)
     if isinstance(outside, CodeFolder):
@@ -168,24 +169,9 @@ def _open_file(
     return replace(_sampler(config, module, file.weights, file.info, str(path), device), score=file.score)
 
 
-def _check_run_folder(path: Path) -> None:
-    if not (path / "config.yaml").is_file():
-        problem = "is a folder without config.yaml" if path.is_dir() else "does not exist"
-        raise CheckpointError(
-            f"{path} {problem}; pass a run folder, made by `{program_command()} train`, "
-            f"or a file written by `{program_command()} export`"
-        )
-
-
 def _check_no_settings(path: Path, settings: Sequence[str]) -> None:
     if settings:
         raise ConfigError(f"settings are for files of published projects; {path} has its own; leave them out")
-
-
-def _open_published(path: Path, settings: Sequence[str], device: str | torch.device) -> Sampler:
-    published = read_published(path, settings)
-    config, module, info = published.config, published.module, published.info
-    return replace(_sampler(config, module, published.weights, info, str(path), device), origin=published.origin)
 
 
 def _sampler(
@@ -215,7 +201,7 @@ def _sampler(
     check_same(shapes_of(weights), shapes_of(net.state_dict()), where)
     _fill(net, weights, where)
     if sample is None or LATENT in input_names(net):
-        latent_of(net)
+        latent_of(net)  # raises an error for a network that does not say how many latents it takes
     remember_modes(net)
     net = net.to(device_by_name(device)).eval().requires_grad_(False)
     if sample is not None:

@@ -13,15 +13,18 @@ from paragan.engine.training_loop import TrainingLoop
 from paragan.runs.run_request import runner_of
 
 
-def config_path(run: Path) -> Path:
-    """Return the config file of a run folder. Raises `CheckpointError` for anything else."""
+def config_path(run: Path, alternative: str = "") -> Path:
+    """Return the config file of a run folder. Raises `CheckpointError` for anything else.
+
+    alternative: what else the caller takes, for the message.
+    """
     path = run / "config.yaml"
     if path.is_file():
         return path
     problem = "is a file, not a run folder" if run.is_file() else "does not exist"
     if run.is_dir():
         problem = "is a folder without config.yaml"
-    raise CheckpointError(f"{run} {problem}; pass a run folder, made by `{program_command()} train`")
+    raise CheckpointError(f"{run} {problem}; pass a run folder, made by `{program_command()} train`{alternative}")
 
 
 def read_with_steps(read: Callable[[list[str]], RunConfig], steps: int | None) -> RunConfig:

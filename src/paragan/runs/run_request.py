@@ -120,7 +120,6 @@ def check_data_files(options: object) -> None:
     """Raise `DataError` for data that do not exist, before torch is imported. options: of a data set."""
     kind: type = type(options)
     path = getattr(options, "path", "")
-    labels = getattr(options, "labels", None)
     if not (path or isinstance(options, FolderOptions)):
         return  # data without files: without imports
     from paragan.config.reference import meanings
@@ -131,7 +130,7 @@ def check_data_files(options: object) -> None:
         check_path(path)
     elif path and not is_url(path) and not Path(path).exists():
         raise DataError(f"data.path: {describe_missing(path)}; pass data.path=PATH: {meanings(kind)['path']}")
-    if isinstance(labels, str):
+    if isinstance(labels := getattr(options, "labels", None), str):
         check_label_table(labels, path)
 
 

@@ -68,7 +68,7 @@ def noise_batches(config: RunConfig, data: build.Data, device: torch.device, bat
     """Yield batches of noise with the shapes of the data; of tensors that are no images, a batch of the data."""
     if data.is_image or isinstance(data.train, ShapeOnlySource):
         source = ShapeOnlySource(data.train.shape, data.num_classes)
-        source.tensors = data.train.tensors
+        source.tensors = data.train.tensors  # with the condition, and other tensors of a sample
         stream: BatchStream = Loader(source, batch, config.seed, device)
     else:
         config = replace(config, train=replace(config.train, batch=batch))

@@ -142,6 +142,26 @@ def test_advise_common_sign_is_a_cause_only_with_an_unusual_setting(history, exp
     assert names(history, of=settings("d.optimizer.lr=0.03")) == expected
 
 
+def grown(*values):
+    return [{"kimg": kimg, "d/top_singular_value": value} for kimg, value in enumerate(values)]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [grown(1)[0], *scores(100), *grown(1, 1, 1, 1, 2)[1:]],  # a score before the first step
+        [moment for measured in grown(1, 1, 2) for moment in (measured, *scores(100))],  # as many scores as telemetry
+        [*scores(100, 90, 80, 70, 60), *grown(1, 2)],
+    ],
+)
+def test_advise_scores_do_not_end_the_first_measurements_of_weights(history):
+    unusual = settings("d.optimizer.lr=0.03")
+    assert "weights_grow" in names(history, of=unusual)
+    assert "weights_grow" not in names(
+        [*history, *grown(1, 1, 1, 1, 1, 2)], of=unusual
+    )  # these are no longer the first
+
+
 @pytest.mark.parametrize(("history", "expected"), SIGNS)
 def test_advise_rule_needs_a_lasting_sign(history, expected):
     assert names(history) == expected
@@ -223,7 +243,7 @@ def test_advise_names_setting_value_and_number():
 def test_advise_changes_a_setting_that_exists_to_another_value(rule, recipe):
     before = settings(recipe=recipe)
     assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", rule.means), "one sentence"
-    changed = rule.changes(before)
+    changed = rule.changes(before, can_augment=True)
     assert changed or rule.otherwise or not rule.remedies
     words = [f"{key}={as_flow(value)}" for key, value in changed.items()]
     assert (settings(*words, recipe=recipe) != before) == bool(changed)
@@ -233,7 +253,7 @@ def advised_again(rule, words):
     """Follow a rule's advice until it has none, as often as 20 times."""
     followed = []
     for _ in range(20):
-        changed = rule.changes(settings(*words, *followed))
+        changed = rule.changes(settings(*words, *followed), can_augment=True)
         if not changed:
             return followed
         followed += [f"{key}={as_flow(value)}" for key, value in changed.items()]

@@ -47,10 +47,15 @@ class ProjectWeights:
 
 
 def plain_weights(stored: Mapping[str, Tensor]) -> Weights:
-    """Fold weight norm into `weight`; name raw weights and vectors of spectral norm as here; leave out counters.
+    """Return the weights of layers as here: without weight norm, spectral norm under our names, without counters.
 
-    Reads both norms as torch writes them, by `torch.nn.utils` and by its `parametrizations`; and the spectral norm of
-    BigGAN-PyTorch, which stores u as `u0` and divides by u W v of the u and v one power iteration later.
+    | a layer in the file                                         | here                                       |
+    |-------------------------------------------------------------|--------------------------------------------|
+    | weight_g, weight_v, or parametrizations.weight.original0, 1 | weight: g v / norm of v                    |
+    | weight_orig, weight_u, weight_v                             | RAW, U, V                                  |
+    | parametrizations.weight: original, 0._u, 0._v               | RAW, U, V                                  |
+    | weight, u0 (BigGAN-PyTorch)                                 | RAW, U, V of the power iteration after u0, |
+    |                                                             | by whose u W v it divides                  |
     """
     weights: Weights = {}
     for name in stored:

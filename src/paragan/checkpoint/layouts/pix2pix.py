@@ -19,7 +19,7 @@ PROJECT = "pytorch-CycleGAN-and-pix2pix (junyanz)"
 KNOWN_BY = re.compile(r"([12]/)?(module\.)?model\.(model\.0|0|1)\.weight")
 _N = r"(\d{1,3})"
 _NORM = {"weight": "gain", "running_mean": "norm.mean", "running_var": "norm.var"}
-_UNET = r"model\.model\.1((?:\.model\.3)*)\.model\.([1-6])\.(\w+)"  # depth, place in the block
+_UNET = r"model\.model\.1((?:\.model\.3)*)\.model\.([1-6])\.(\w+)"  # of nested blocks: depth, and place in one
 _SIDE = 64  # of an image, for want of the one in training: its networks take any
 _Network = tuple[Weights, dict[str, object]]  # and settings of the model
 _STATISTICS: Rule = (r".+\.running_\w+", "")  # of instance norm, in old files; nothing reads them
@@ -31,7 +31,11 @@ def is_translation(names: frozenset[str]) -> bool:
 
 
 def networks(weights: Weights) -> Iterator[ProjectWeights]:
-    """Yield pix2pix's and CycleGAN's networks that these may be; two files have `1/` and `2/` in front of names."""
+    """Yield pix2pix's and CycleGAN's networks that these may be; two files have `1/` and `2/` in front of names.
+
+    A U-Net: pix2pix's G. A chain of residual blocks: one direction by itself, or a part of CycleGAN's G; two: that G.
+    A PatchGAN: a part of CycleGAN's D, or pix2pix's D; two: CycleGAN's D.
+    """
     if "model.model.0.weight" in weights:
         yield _unet(weights)
         return
@@ -43,21 +47,20 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
     nets = [convert(file, f"{'of' if is_d else 'to'}_{side}.") for file, side in zip(files, "ba", strict=False)]
     tensors = {name: value for converted, _ in nets for name, value in converted.items()}
     settings = {"name": "cyclegan", **nets[0][1]}
+    cyclegan = ProjectWeights(project=PROJECT, side=Side.D if is_d else Side.G, tensors=tensors, settings=settings)
     if not is_d:
         channels = files[0]["model.1.weight"].shape[1]
-        network = ProjectWeights(project=PROJECT, side=Side.G, tensors=tensors, settings=settings)
-        if files == [weights]:
-            alone, _ = _translator(weights, "translator.")
+        if len(files) == 1:
+            alone, _ = _translator(files[0], "translator.")
             shape = (channels, _SIDE, _SIDE)
-            yield replace(network, tensors=alone, shape=shape, condition=channels, direction="a_to_b")
-        yield replace(network, shape=(channels, _SIDE, 2 * _SIDE))
+            yield replace(cyclegan, tensors=alone, shape=shape, condition=channels, direction="a_to_b")
+        yield replace(cyclegan, shape=(channels, _SIDE, 2 * _SIDE))  # images of A and B lie side by side
         return
-    yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
-    if files == [weights]:
-        tensors, settings = _patches(weights, "blocks.")
-        norm = "batch" if "model.3.weight" in weights else "instance"
-        settings = {"name": "pix2pix", "width": settings["width"], "norm": norm}
-        yield ProjectWeights(project=PROJECT, side=Side.D, tensors=tensors, settings=settings)
+    yield cyclegan
+    if len(files) == 1:
+        tensors, settings = _patches(files[0], "blocks.")
+        norm = "batch" if "model.3.weight" in files[0] else "instance"
+        yield replace(cyclegan, tensors=tensors, settings={"name": "pix2pix", "width": settings["width"], "norm": norm})
 
 
 def _unet(weights: Weights) -> ProjectWeights:
@@ -69,7 +72,7 @@ def _unet(weights: Weights) -> ProjectWeights:
         # The innermost block has neither a block inside nor a norm on the way down.
         ups = {3: "conv", 4: "norm"} if depth == last else {5: "conv", 6: "norm"}
         kind = ups.get(part) or ("conv" if part == 1 else "norm")
-        block = 2 * last + 1 - depth if part in ups else depth
+        block = 2 * last + 1 - depth if part in ups else depth  # here: all ways down, from outside in, then up
         return f"blocks.{block}.{kind}.{_NORM.get(match[3], match[3]) if kind == 'norm' else match[3]}"
 
     rules: list[Rule] = [

@@ -55,6 +55,7 @@ def networks(weights: Weights) -> Iterator[ProjectWeights]:
 
 
 def _generator(weights: Weights, names: list[str], attends: list[bool]) -> tuple[dict[str, int], ProjectWeights]:
+    """Return `model.width` of each model with this G, and G. names: of its blocks. attends: which are attention."""
     num_blocks = attends.count(False)
     side = 4 << num_blocks
     plan = large_plan(_UNIT, (3, side, side))
@@ -68,7 +69,7 @@ def _generator(weights: Weights, names: list[str], attends: list[bool]) -> tuple
     else:
         classes = _num_inputs(weights, _GAIN)
         weights = _with_rows(weights)
-        # at 32 px the last map has twice the width, in biggan four times
+        # at 32 px the last map has 2 x `model.width` channels; `width` was divided by the 4 of biggan
         models = {"sagan" if f"conv2d5.{RAW}" in weights else "sngan": width * (2 if side == 32 else 1)}
         settings = {"latent": latent}
     return models, ProjectWeights(

@@ -45,7 +45,7 @@ class MirroredFiles:
     folder: Path
     check_lease: Callable[[], None] = lambda: None
     next_upload: float = 0.0
-    _uploaded: dict[str, FileState] = field(default_factory=dict)  # by name
+    _uploaded: dict[str, FileState | None] = field(default_factory=dict)  # by name; None: of another session
     _versions: dict[str, Version] = field(default_factory=dict)  # of the objects that this process has put
 
     def mark_uploaded(self, stored: dict[str, StoredObject]) -> None:
@@ -54,7 +54,7 @@ class MirroredFiles:
         stored: the listing of the bucket.
         """
         if "exit.json" in stored:
-            self._uploaded["exit.json"] = FileState(0, 0)  # of no file: the next upload replaces or removes it
+            self._uploaded["exit.json"] = None  # so that the next upload replaces or removes it
         for name, state in self._states():
             if "/" in name and name in stored and stored[name].num_bytes == state.num_bytes:
                 self._uploaded[name] = state

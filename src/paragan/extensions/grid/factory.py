@@ -63,9 +63,9 @@ class GridFactory:
         self.options = config.grid
         self.device = device = device or devices.select_device(config.train.threads)
         self.data = data = build.open_data(config)
-        if data.has_pairs:
+        if data.train.has_pairs:
             check_capabilities(GRID, [Need("data of pairs", Capability.PAIRS, "use other data")])
-        self.factories = {side: build.network_factory(config, side, data, device) for side in Side}
+        self.factories = {side: build.network_factory(config, side, data.train, device) for side in Side}
         context = evaluation.extractor_context(data, folder, log, device, must_save=must_keep, stop=stop)
         self.judge = evaluation.evaluator(config, context)
         self.failures = FailureLog(log)  # of the judge
@@ -84,6 +84,7 @@ class GridFactory:
             loss=cell.loss or self.config.loss,
             g=_player_options(self.config.g, cell.g),
             d=_player_options(self.config.d, cell.d),
+            loading=replace(self.config.loading, prefetch=self.config.loading.prefetch or 0),  # none for each cell
         )
         gan = self._game(config, number)
         loss = 0 if cell.loss is None else grid_losses(self.config).index(cell.loss)
@@ -98,7 +99,7 @@ class GridFactory:
             number=number,
             gan=gan,
             scheme=build.scheme(config),
-            batches=batch_stream(config, source, seed, self.device, flip=self.data.flip, is_automatic=False),
+            batches=batch_stream(config, source, seed, self.device, flip=self.data.flip),
             losses=self.losses[: len(self.options.losses)] if cell.loss is None else (),
             loss=loss,
         )

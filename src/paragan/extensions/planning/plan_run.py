@@ -12,8 +12,7 @@ from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from paragan import build
-from paragan.build.data import sample_name
-from paragan.build.networks import has_outside_networks
+from paragan.build.data import has_outside_networks, sample_name
 from paragan.config import RunConfig, outside_names, read_recipe
 from paragan.core.capabilities import PLAN, check_capabilities
 from paragan.core.errors import ConfigError, ParaganError
@@ -204,7 +203,8 @@ def simulated_game(config: RunConfig, data: build.Data, device: torch.device) ->
     """Return the game of a config, to simulate on tensors without data."""
     # constructors of outside code may read values, which the meta device does not have
     place = contextlib.nullcontext() if outside_names(config) else torch.device("meta")
-    factories = {side: build.network_factory(config, side, data, device) for side in map(Side, config.player_options)}
+    sides = map(Side, config.player_options)
+    factories = {side: build.network_factory(config, side, data.train, device) for side in sides}
 
     def construct(side: Side) -> nn.Module:
         with _disable_current_modes(), place:  # not recorded: only what `to_fake` makes is memory of the step

@@ -74,14 +74,14 @@ def verified_networks(request: VerifyRequest) -> VerifiedNetworks:
     config, data, strategies = _config(request)
     game = build.gan(config, data, _CPU, turns=False)  # the laws run the turns
     return VerifiedNetworks(
-        factories={side: _in_float64(build.network_factory(config, side, data, _CPU)) for side in Side},
+        factories={side: _in_float64(build.network_factory(config, side, data.train, _CPU)) for side in Side},
         policies={Side.G: _policy(config, Side.G), Side.D: _policy(config, Side.D)},
         averages={Side.G: config.g.ema, Side.D: config.d.ema},
         game=replace(game, prior=replace(game.prior, dtype=torch.float64)),
         scheme=build.scheme(config),
         shape=data.train.shape,
         classes=data.num_classes,
-        conditioned=data.has_pairs,
+        conditioned=data.train.has_pairs,
         batch=max(8, 4 * request.ranks),
         strategies=strategies,
     )
