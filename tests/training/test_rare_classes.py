@@ -172,4 +172,5 @@ def test_an_extractor_that_fails_ends_no_grid(tmp_path, capsys, factor):
     assert run.is_finished
     text = capsys.readouterr().err
     assert text.count("warning: score: the mixture has no value") == 1
+    assert pg.train("digits", {**words, "train.kimg": 0.112}, out=tmp_path / "run").is_finished  # resumes
     assert "training continues" in text

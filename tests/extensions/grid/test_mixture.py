@@ -1,8 +1,10 @@
 """Mixtures: shares are kept, a worse step is not, and rows go to whom they should."""
 
 import copy
+import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,6 +24,7 @@ from paragan.extensions.grid.mixture import (
 )
 from paragan.extensions.serving.sample_page import SamplePage
 from paragan.game.mixture import Mixture, mixture_of
+from tests.extensions.grid.test_cell_options import grid
 
 
 def pool(value, rows=12):
@@ -62,6 +65,24 @@ def test_evolve_weights_accepts_only_lower_distances():
     assert all(b <= a for a, b in pairwise(distances)) and distances[-1] < 0.1
     assert evolve_weights(pools, (0.5, 0.5), 0.0, near(0.9), 0, 0, 0)[0] == (0.5, 0.5)
     assert evolve_weights(pools[:1], (1.0,), 0.5, near(0.9), 0, 0, 0) == ((1.0,), pytest.approx(0.9))
+
+
+@pytest.mark.parametrize(
+    ("pools", "ensemble"),
+    [
+        ((pool(0), None, pool(4), pool(4)), None),  # the extractor has failed for one generator
+        ((pool(math.nan),) * 4, None),
+        ((pool(math.nan), pool(3), pool(math.nan), pool(5)), ({1: 1}, 0.0)),
+    ],
+)
+def test_ensemble_has_generators_with_a_distance_only(tmp_path, pools, ensemble):
+    population = grid(tmp_path, "grid.mixture.ensemble=1")
+    remaining = iter(pools)
+    population.mixture_scorer = SimpleNamespace(
+        features=lambda genome, generation: next(remaining),
+        distance=lambda found: near(3.0)(found) if found.features_BF.isfinite().all() else math.inf,
+    )
+    assert population.build_ensemble() == ensemble
 
 
 def test_greedy_ensemble_adds_the_best_member():

@@ -50,7 +50,7 @@ def plan(monkeypatch):
             asked.append(strategy)
             rarely = local_sgd.Strategy(local_sgd.Options(every=2))
             yield Candidate("as configured", game(strategy=ddp.Strategy(), batch=batch, **costs))
-            if strategy == "ddp":
+            if strategy is None:
                 half = game(strategy=rarely, batch=batch, **costs)
                 yield from others or [Candidate("H = 2", half, HALF, margin)]
 
@@ -82,9 +82,9 @@ def test_candidate_below_its_margin_is_not_chosen(plan):
 @pytest.mark.parametrize(
     ("limit", "strategy", "parts"),
     [
-        (75e6, "ddp", 1),  # 16 rows: 75 MB
-        (74e6, "ddp", 2),
-        (61e6, "ddp", 8),  # 2 rows: 61 MB
+        (75e6, None, 1),  # 16 rows: 75 MB
+        (74e6, None, 2),
+        (61e6, None, 8),  # 2 rows: 61 MB
         (50e6, "zero1", 4),  # 13.5 MB of state fewer
         (38e6, "zero3", 16),
     ],
@@ -93,7 +93,7 @@ def test_memory_limit_decides_micro_batches_first_then_the_strategy(plan, limit,
     made, asked = plan(limit=int(limit))
     assert asked == [strategy]
     assert made.settings.get("g.micro_batches", 1) == parts == made.settings.get("d.micro_batches", 1)
-    assert made.settings.get("d.strategy.name", "ddp") == strategy
+    assert made.settings.get("d.strategy.name") == strategy
 
 
 def test_memory_limit_splits_the_micro_batches_of_the_config(plan):
@@ -129,6 +129,13 @@ def test_average_of_too_few_updates_becomes_longer(plan):
     player = PlayerOptions(ema=EmaOptions(half_life_kimg=1.0))
     made, _ = plan(256, players={"g": player, "d": PlayerOptions()})
     assert made.settings["g.ema.half_life_kimg"] == 2.56 and "d.ema.half_life_kimg" not in made.settings
+
+
+@pytest.mark.parametrize("batch", [32, 64])
+def test_average_stays_where_the_batch_is_not_larger(plan, batch):
+    player = PlayerOptions(ema=EmaOptions(half_life_kimg=0.1))
+    made, _ = plan(batch, players=dict.fromkeys("gd", player))
+    assert not [key for key in made.settings if "ema" in key]
 
 
 def test_reading_that_takes_long_is_done_ahead(plan):

@@ -1,5 +1,7 @@
 """Simulated steps against formulas: sums and maxima of what the players cost; times of collectives: rings and trees."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,12 +14,11 @@ from paragan.extensions.planning.cluster import (
     collective_seconds,
     exchange_bytes,
     hidden_seconds,
-    latency_seconds,
 )
 from paragan.extensions.planning.simulation import SimulatedTime
 from paragan.parallel import MemoryOptions, ddp, local_sgd, zero1, zero3
 from paragan.schemes import asynchronous, shared_fakes, skipping
-from tests.simulated_workers import cluster, game
+from tests.simulated_workers import cluster, constant, game, player_profile
 
 LINK = Link(0.0, 1e8)
 
@@ -92,6 +93,26 @@ def test_asynchronous_ranks_reduce_the_gradient_of_one_player():
     assert time.bytes["fakes"] == 10 * 64 * 1000
 
 
+@pytest.mark.parametrize(("reuse", "norms"), [(False, 3 + 5), (True, 5)])
+def test_norms_of_g_are_counted_once_on_separate_ranks(reuse, norms):
+    scheme = asynchronous.Scheme(asynchronous.Options(staleness=4, reuse=reuse))
+    g = replace(player_profile(0, constant(0.1)), norms=5)
+    latency_s = 1e-3
+    found = mean_step(game(scheme, d_s=0.01, g=g, generate_norms=3), cluster(4, Link(latency_s, float("inf"))), 200)
+    assert found == pytest.approx(0.1 + 2 * latency_s * norms, rel=1e-6)
+
+
+def test_norms_of_ranks_on_two_hosts_have_the_latency_between_them():
+    scheme = asynchronous.Scheme(asynchronous.Options(staleness=4, ranks={"g": 2, "d": 4}))
+    slow, fast = Link(1e-3, float("inf")), Link(0.0, float("inf"))
+    d = replace(player_profile(0, constant(0.1)), norms=10)
+    found = {}
+    for per_host in (4, 6):  # D's ranks are 2 to 5: on two hosts, or on one
+        network = Interconnect(inside=fast, between=slow, workers_per_host=per_host)
+        found[per_host] = mean_step(game(scheme, g_s=0.01, d=d), Cluster(workers=6, network=network))
+    assert found[6] == pytest.approx(0.1) and found[4] == pytest.approx(0.1 + 10 * 2 * 3e-3)
+
+
 def test_shared_fakes_generate_once_a_step():
     assert mean_step(game(shared_fakes.Scheme(), generate_s=0.02), cluster(1)) == pytest.approx(0.18)
 
@@ -163,7 +184,8 @@ def test_hierarchical_all_reduce_uses_the_fast_links_inside_hosts():
 def test_network_preset_has_a_source_and_costs_that_grow_with_ranks(name):
     network = INTERCONNECTS[name]
     assert network.source
-    times = [latency_seconds(ranks, network) for ranks in (2, 64, 1024)]
+    empty = RankExchange(kind=Collective.ALL_REDUCE, num_bytes=0)
+    times = [collective_seconds(empty, ranks, network) for ranks in (2, 64, 1024)]
     assert 0 < times[0] <= times[1] <= times[2]
 
 

@@ -158,7 +158,7 @@ class Cell:
             player.version = counters.version
             player.images = counters.images
             player.updates.fill_(counters.updates)
-            player.due_turns = counters.updates
+            player.due_turns = counters.updates  # the turns skipped before are not saved: from here on none is
         self._loaded.clear()
 
     def _snapshot_player(self, side: Side, traits: Traits) -> Genome:
@@ -171,4 +171,5 @@ def players_of(gan: GAN) -> dict[Side, Player]:
     """Return the players of a game, also where their slots are random opponents."""
     slots = {Side.G: gan.g, Side.D: gan.d}
     players = {side: slot.player if isinstance(slot, RandomOpponent) else slot for side, slot in slots.items()}
+    # always both: the schemes of grids have no players on other ranks
     return {side: player for side, player in players.items() if isinstance(player, Player)}

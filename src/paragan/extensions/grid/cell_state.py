@@ -86,6 +86,7 @@ class CellState:
             number=number,
             centre={side: Genome(dict(tensors[side]), traits[side]) for side in Side},
             weights=tuple(finite_number(weight) for weight in values["weights"]),
+            # not `Side(name)`, which would take any name as that of an extra player
             fitness={Side[name.upper()]: finite_number(value) for name, value in values["fitness"].items()},
             score=None if values["score"] is None else finite_number(values["score"]),
             loss=valid_count(values["loss"]),

@@ -90,7 +90,7 @@ class DataShares:
 def with_classes(prior: Prior, classes: tuple[int, ...]) -> Prior:
     """Return a prior that draws labels of these classes alone: D would learn that labels of others are fake.
 
-    An unconditional prior is unchanged.
+    classes: at least one. An unconditional prior is unchanged.
     """
     sizes = prior.class_sizes or (1,) * prior.num_classes
     return replace(prior, class_sizes=tuple(size * (label in classes) for label, size in enumerate(sizes)))

@@ -61,7 +61,7 @@ class Evolution(TrainingLoop):
     ensemble: Ensemble | None = None
 
     def __post_init__(self) -> None:
-        if self.factory.judge is not None:
+        if self.factory.judge is not None:  # scores are those of a mixture, not of one cell's player
             self.score = lambda player, prior: self.factory.score(prior, self.best_mixture())
 
     @property
@@ -80,7 +80,7 @@ class Evolution(TrainingLoop):
         return executor if isinstance(executor, AutoExecutor) else None
 
     def _begin(self) -> Iterator[Event]:
-        """Train the judge before the first generation, which a stop during its training must not interrupt."""
+        """Train the judge before the first generation: a stop of that training must not interrupt a generation."""
         yield from super()._begin()
         if self.factory.are_scored and self.factory.judge is not None and not self.is_finished:
             try:
@@ -99,16 +99,16 @@ class Evolution(TrainingLoop):
         return {**super().describe(), "grid": grid}
 
     def _log_step(self, report: Report) -> Iterator[Event]:
-        self.ensemble = None
+        self.ensemble = None  # one that a finished run was resumed with is of former generators
         yield from super()._log_step(report)
         yield self.event("generation", self.record())
 
     def end(self) -> Iterator[Event]:
-        """Build and report the ensemble of a finished grid."""
+        """Build and report the ensemble of a finished grid, if generators have a distance."""
         if self.is_finished and self.ensemble is None and self.population.can_mix:
-            with suppress(StopRequested):
-                with phase(Phase.EVALUATION):
-                    self.ensemble = self.population.build_ensemble()
+            with suppress(StopRequested), phase(Phase.EVALUATION):
+                self.ensemble = self.population.build_ensemble()
+            if self.ensemble is not None:
                 self.saved_at = -1  # the next checkpoint must contain it
                 yield self.event("generation", self.record())
         yield from super().end()

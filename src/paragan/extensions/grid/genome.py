@@ -79,6 +79,7 @@ class Genome:
         Optimiser state of another optimiser type is dropped.
         """
         loaded = self.tensors if self.traits.memory == _optimizer_type(player) else self.weights
+        # what the genome does not have, the player keeps
         current = {"player/updates": player.updates}
         if player.scaler is not None:
             current |= {"player/scale": player.scaler.scale, "player/good": player.scaler.good}

@@ -197,16 +197,18 @@ class Population:
         mixture = self.options.mixture
         return self.mixture_scorer is not None and min(mixture.num_images, mixture.ensemble) > 0
 
-    def build_ensemble(self) -> Ensemble:
-        """Build the greedy ensemble of all generators, by the numbers of their cells."""
+    def build_ensemble(self) -> Ensemble | None:
+        """Build the greedy ensemble of all generators, by the numbers of their cells; None if none has a distance."""
         scorer = self.mixture_scorer
         assert scorer is not None
         states = self.states()
         pools = [scorer.features(state.centre[Side.G], self.generation) for state in states]
         features = [pool for pool in pools if pool is not None]
         if len(features) < len(pools):  # the extractor has failed: no generator is known to be better
-            return Ensemble({states[0].number: 1}, math.inf)
+            return None
         counts, distance = greedy_ensemble(features, scorer.distance, self.options.mixture.ensemble)
+        if not counts:
+            return None
         return Ensemble({states[index].number: count for index, count in counts.items()}, distance)
 
     def _mix(self, cell: Cell, group: Sequence[Genome], pools: dict[Genome, SampleFeatures | None]) -> None:

@@ -32,7 +32,10 @@ class GridRunner(Runner):
         self.external_workers = external_workers
 
     def start(self, request: RunRequest) -> int:
-        """Train a grid in the run folder; return the exit code."""
+        """Train a grid in the run folder; return the exit code.
+
+        What started this process decides how: torchrun, mpiexec, or neither, then with workers of its own if any.
+        """
         config = request.config
         if config.devices not in (None, 1):
             raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")

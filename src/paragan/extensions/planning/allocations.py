@@ -53,7 +53,7 @@ class AllocationRecord(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.prim.device.default:
             return args[0].fake_device  # read as often as all operations together, so it takes the short way
-        if func is torch.ops.aten._local_scalar_dense.default:  # `.item()`
+        if func is torch.ops.aten._local_scalar_dense.default:  # `.item()`: "finite", so that no step is skipped
             return True if args[0].dtype == torch.bool else 1.0
         kwargs = kwargs or {}
         outputs = func(*args, **kwargs)
@@ -120,7 +120,7 @@ def record_allocations(record: AllocationRecord) -> Iterator[AllocationRecord]:
             f"({' '.join(str(error).split())[:100]}); time it by a short training instead"
         ) from error
     finally:
-        clear_cached_matrices()
+        clear_cached_matrices()  # those made inside have no values
 
 
 def to_fake(net: torch.nn.Module, device: torch.device) -> torch.nn.Module:

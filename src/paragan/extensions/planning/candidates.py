@@ -47,21 +47,21 @@ class Candidate:
     margin: float = 0.0
 
     def max_samples(self, workers: int) -> int:
-        """Return the largest number of samples on a worker: separate ranks of a player are fewer."""
+        """Return the most samples on a worker: where G and D have separate ranks, fewer share the batch."""
         return -(-self.game.batch // min(map(len, self.game.scheme.assign(workers).values())))
 
 
-def candidates(source: PlanSource, game: GAN, workers: int, strategy: str) -> Iterator[Candidate]:
-    """Yield the config with this strategy for both players, then what may be faster and is allowed."""
-    sharded = {} if strategy == "ddp" else {f"{side.value}.strategy.name": strategy for side in Side}
+def candidates(source: PlanSource, game: GAN, workers: int, strategy: str | None) -> Iterator[Candidate]:
+    """Yield the config, then what may be faster and is allowed. strategy: of both players; None: as configured."""
+    sharded = {} if strategy is None else {f"{side.value}.strategy.name": strategy for side in Side}
     yield _candidate(source, "as configured", sharded, 0.0)
     config = source.config
     scheme = build.scheme(config)
     for name, options in scheme.plan_settings(workers).items():
         yield _candidate(source, name, {**sharded, **{f"scheme.{key}": value for key, value in options.items()}}, 0.05)
-    has_strategies = config.g.strategy is not None or config.d.strategy is not None
-    is_replaceable = strategy == "ddp" and not has_strategies and not scheme.is_concurrent
-    if not is_replaceable or workers == 1:
+    strategies = (strategy, config.g.strategy, config.d.strategy)
+    # others have another strategy or scheme: not in place of one that fits into memory, or that the config names
+    if workers == 1 or scheme.is_concurrent or any(chosen is not None for chosen in strategies):
         return
     for name, settings, margin in _others(config, workers):
         if _allows(source, game, settings):

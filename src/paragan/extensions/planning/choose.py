@@ -96,11 +96,13 @@ def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Predicti
 
 
 def _select(candidates: Sequence[Candidate], predictions: Sequence[Prediction]) -> int:
-    """Return the number of the candidate whose gain exceeds its margin most; the first if none does."""
+    """Return the number of the candidate whose gain exceeds its margin most; the first, whose both are 0, if none does.
+
+    Of equal ones, up to rounding, the first is chosen.
+    """
     pairs = zip(candidates, predictions, strict=True)
-    surplus = [prediction.gain - candidate.margin for candidate, prediction in pairs]
-    eligible = [number for number, margin in enumerate(surplus) if number == 0 or margin >= 0]
-    return max(eligible, key=lambda number: (round(surplus[number], 6), -number))
+    surplus = [round(prediction.gain - candidate.margin, 6) for candidate, prediction in pairs]
+    return surplus.index(max(surplus))
 
 
 def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSetting]:
@@ -117,11 +119,12 @@ def _explain(candidate: Candidate, prediction: Prediction) -> list[PlannedSettin
 class _Fit:
     """Strategy and micro-batches that fit. peak: bytes of a step; limit: of a worker; None: unknown.
 
-    parts: into which each of the config's micro-batches is split. saved: bytes that sharding saves: of each of
-    `Strategy.sharded_copies` of the weights, a worker has one part in as many as there are workers.
+    strategy: of both players; None: as configured. parts: into which each of the config's micro-batches is
+    split. saved: bytes that sharding saves: of each of `Strategy.sharded_copies` of the weights, a worker has one part
+    in as many as there are workers.
     """
 
-    strategy: str = "ddp"
+    strategy: str | None = None
     parts: int = 1
     peak: float = 0.0
     limit: int | None = None
@@ -145,7 +148,7 @@ class _Fit:
         reason = f"{self.peak / 1e6:,.0f} MB at the peak of a step, within {self.limit / 1e6:,.0f} MB"
         settings = []
         for side in Side:
-            if self.strategy != "ddp":
+            if self.strategy is not None:
                 settings.append(PlannedSetting(f"{side.value}.strategy.name", self.strategy, reason))
             if self.parts > 1:
                 number = self.parts * config.player_options[side.value].micro_batches
@@ -159,9 +162,10 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
         return _Fit()
     weights = profile.g.weight_bytes + profile.d.weight_bytes
     strategies = _sharding_strategies()
-    for name, copies in (("ddp", 0), *strategies):
+    for name, copies in ((None, 0), *strategies):
         saved = copies * weights * (1 - 1 / workers)
         for parts in range(1, local + 1):
+            # micro-batches of equal size
             if local % parts == 0 and (peak := profile.memory.at(local // parts) - saved) <= limit:
                 return _Fit(strategy=name, parts=parts, peak=peak, limit=limit, saved=saved)
     min_bytes = profile.memory.at(1) - strategies[-1][1] * weights * (1 - 1 / workers)
@@ -201,7 +205,9 @@ def _rates(config: RunConfig, batch: int, rule: str | None, updates: int) -> lis
 
 
 def _averages(config: RunConfig, batch: int) -> list[PlannedSetting]:
-    """Return half-lives of averages that would be too short for the batch: they count images, not updates."""
+    """Return half-lives of averages that would be too short for a larger batch: they count images, not updates."""
+    if batch <= config.train.batch:
+        return []
     min_kimg = _MIN_HALF_LIFE * batch / 1000
     reason = f"{_MIN_HALF_LIFE} updates of the larger batch"
     averages = {side.value: config.player_options[side.value].ema for side in Side}

@@ -150,11 +150,6 @@ def collective_seconds(
     return passes * (exchange.count * latency_s + ring_s)
 
 
-def latency_seconds(num_ranks: int, network: Interconnect) -> float:
-    """Return the time of an all-reduce of a few bytes."""
-    return collective_seconds(RankExchange(kind=Collective.ALL_REDUCE, num_bytes=0), num_ranks, network)
-
-
 def hidden_seconds(num_bytes: int, seconds: float, update_s: float) -> float:
     """Return the part of a bucketed all-reduce that runs during the backward pass.
 

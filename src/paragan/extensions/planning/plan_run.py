@@ -42,7 +42,7 @@ from paragan.runs.run_request import Log, RunRequest
 from paragan.runs.shape_only_data import ShapeOnlySource, condition_channels, open_data_or_advise, shape_only_data
 from paragan.runs.start import LESS_MEMORY
 
-Show = Callable[[object], None]
+Show = Callable[[object], None]  # receives a part of a plan, or None in place of times that were not requested
 _GIGA = 10**9
 _FLOAT32_BYTES = 4
 _STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
@@ -241,7 +241,8 @@ def _simulate_memory(
     largest = None
     if request.memory_bytes is not None:
         micro_batches = lcm(*(player.micro_batches for player in config.player_options.values()))
-        state = sum(memory.terms[term] for term in _STATE if term != "gradients")  # in every step, of any batch
+        # what a step of any batch holds from its start to its end; gradients are freed in between
+        state = sum(memory.terms[term] for term in _STATE if term != "gradients")
         limit = request.memory_bytes - bucket_bytes
         largest = find_largest_batch(peak_bytes, limit, config.train.batch, micro_batches, state)
         show(replace(memory, limit_bytes=request.memory_bytes, largest_batch=largest))

@@ -59,6 +59,7 @@ def measure_profile(
         measured = _measure_sizes(measured_config, data, model, device, sizes, log)
     batch = next(noise_batches(measured_config, data, device, batch=1))
     row_bytes = {name: tensor.element_size() * tensor[0].numel() for name, tensor in batch.tensors.items()}
+    measured["fake_bytes"] += row_bytes.get("label", 0)  # a fake is sent with its label
     return RunProfile(
         recipe=recipe,
         model=config.model.name,
@@ -69,7 +70,6 @@ def measure_profile(
         batch=config.train.batch,
         d_updates=config.d.updates_per_step,
         sample_bytes=sum(row_bytes.values()),
-        fake_bytes=measured.pop("fake_bytes") + row_bytes.get("label", 0),
         memory=Curve(sizes, tuple(0.0 if memory is None else float(memory(size)) for size in sizes)),
         **measured,
     )

@@ -218,7 +218,7 @@ def find_largest_batch(
 ) -> int:
     """Return the largest multiple of `step` whose peak is within the limit; 0 if none is.
 
-    peak_bytes: of a batch, grows with it. start: a first guess. state_bytes: at most what a batch of none needs.
+    peak_bytes: of a batch, grows with it. start: a first guess. state_bytes: lower bound of every peak.
     The next guess is on the line through two bounds found so far, so it takes few evaluations.
     """
     former = _Bound(0, state_bytes)  # the bound before `low`

@@ -7,7 +7,7 @@ is trained: a step of 1,024 ranks is a few operations on arrays.
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from paragan.extensions.planning.cluster import (
     collective_seconds,
     exchange_bytes,
     hidden_seconds,
-    latency_seconds,
 )
 from paragan.extensions.planning.profile import RunProfile
 from paragan.game.scheme import Scheme
@@ -100,15 +99,12 @@ class SimulatedTime:
     def load(self) -> None:
         """Read a batch on the ranks of D."""
         seconds = self._per_rows(Side.D, self.game.profile.load_s.at)
-        self._now[self._ranks[Side.D]] += seconds * self._core_wait(Side.D)
+        self._now[self._ranks[Side.D]] += seconds * self._slowdown(Side.D)
 
     def generate(self) -> None:
         """Generate one batch on the ranks of G."""
         profile = self.game.profile
         seconds = self._per_rows(Side.G, profile.generate_s.at)
-        if self._is_split:  # an asynchronous G generates within its turn
-            self._compute(Side.G, seconds)
-            return
         self._exchange_opponent(Side.G)
         self._compute(Side.G, seconds)
         self._synchronize_norms(Side.G, profile.generate_norms, 0)
@@ -122,9 +118,8 @@ class SimulatedTime:
         if side is not Side.D and has_fakes:
             seconds = seconds - self._per_rows(side, profile.generate_s.at)
             norms -= profile.generate_norms
-        if not self._is_split:
-            for called in self._called(side, has_fakes):
-                self._exchange_opponent(called)
+        for called in self._called(side, has_fakes):
+            self._exchange_opponent(called)
         self._compute(side, seconds + self._between_seconds(side))
         self._synchronize_norms(side, norms, player.norm_bytes)
         self._versions[side] += 1
@@ -197,8 +192,8 @@ class SimulatedTime:
         profile = self.game.profile
         return profile.alone_step_s.at(rows) / max(profile.step_s.at(rows), 1e-12)
 
-    def _core_wait(self, side: Side) -> Times:
-        """Return how much slower ranks are that share the cores of a host."""
+    def _slowdown(self, side: Side) -> Times:
+        """Return the factor by which ranks are slower that share the cores of a host; 1: they are not."""
         profile = self.game.profile
         waiting = self.cluster.core_wait(profile.threads)
         return 1 + waiting * np.minimum(self._per_rows(side, profile.cpu_share.at), 1.0)
@@ -211,20 +206,23 @@ class SimulatedTime:
         sigma = self.cluster.jitter
         # drawn even if there is no jitter, so that clusters that differ in one cause of loss have the same draws
         jitter = np.exp(sigma * self._random.standard_normal(len(ranks)) - sigma**2 / 2)  # of mean 1
-        self._now[ranks] += seconds * jitter / self.cluster.speed * self._core_wait(side)
+        self._now[ranks] += seconds * jitter / self.cluster.speed * self._slowdown(side)
 
     def _synchronize_norms(self, side: Side, count: int, num_bytes: int) -> None:
         """Add the small all-reduces of batch norm, which make the ranks wait for one another."""
         num_ranks = len(self._ranks[side])
         if count and num_ranks > 1 and self.game.spans_norms[side]:
-            network = self.cluster.network
-            seconds = (count - 1) * latency_seconds(num_ranks, network)
-            # the ranks wait for one another once: after the first all-reduce they are together
-            self._exchange(side, RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes), np.zeros(1), "norm")
-            self._now[self._ranks[side]] += seconds
+            exchange = RankExchange(kind=Collective.ALL_REDUCE, num_bytes=num_bytes)
+            empty = replace(exchange, num_bytes=0)
+            latency_s = collective_seconds(empty, num_ranks, self.cluster.network, self._per_host[side])
+            # the ranks wait for one another once: after the first all-reduce, which has all bytes, they are together
+            self._exchange(side, exchange, np.zeros(1), "norm")
+            self._now[self._ranks[side]] += (count - 1) * latency_s
 
     def _exchange_opponent(self, side: Side) -> None:
-        """Add the exchanges of an opponent's weights (`zero2`, `zero3`)."""
+        """Add the exchanges of an opponent's weights (`zero2`, `zero3`); on separate ranks it is a whole copy."""
+        if self._is_split:
+            return
         for exchange in self.game.exchanges[side](self.game.profile.players[side].weight_bytes, True):
             self._exchange(side, exchange, np.zeros(1))
 
@@ -238,8 +236,10 @@ class SimulatedTime:
             seconds -= hidden_seconds(exchange.num_bytes, seconds, float(update_s.max()))
         began = float(self._now[ranks].max())
         queued = np.maximum(self._link_free[ranks] - began, 0.0)
-        ends = began + seconds + np.minimum(queued, seconds)  # two streams share a link
-        self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)  # what is queued is delayed as much
+        # the exchange and what is queued share the link evenly until the shorter one ends: each waits for as much
+        # of the other, and the link is free once it has sent both
+        ends = began + seconds + np.minimum(queued, seconds)
+        self._link_free[ranks] += np.where(queued > 0, seconds, 0.0)
         self._now[ranks] = ends.max()
         self.bytes[kind] += exchange_bytes(exchange, len(ranks))
 

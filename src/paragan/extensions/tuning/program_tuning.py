@@ -8,9 +8,7 @@ from pathlib import Path
 from paragan.config import RunConfig, compare, dump, parse_recipe, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.dist import World
-from paragan.core.errors import (
-    ConfigError,
-)
+from paragan.core.errors import ConfigError
 from paragan.core.interrupt import Interrupt
 from paragan.core.network_factory import Model
 from paragan.distributed.launch.rank_env import RankEnv

@@ -19,6 +19,8 @@ Value = str | int | float
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"(?:(log|int):(.*?)|({_NUMBER}))\.\.(.*)", re.DOTALL)
 _NO_RANGE = "is not a range; write one as log:1e-5..1e-3, 0..1, int:16..64 or a,b,c"
+# before a colon, the start of a range, perhaps as another program writes it: no plain value
+_RANGE_WORDS = ("log", "int", "uniform", "float", "choice")
 _CLOSING = {"[": "]", "{": "}", '"': '"', "'": "'"}
 
 
@@ -65,7 +67,7 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     dimensions: dict[str, Dimension] = {}
     for word in words:
         key, _, text = word.partition("=")
-        if not _RANGE.fullmatch(text) and text.partition(":")[0] in ("log", "int", "uniform", "float", "choice"):
+        if not _RANGE.fullmatch(text) and text.partition(":")[0] in _RANGE_WORDS:
             raise ConfigError(f"{key}={text} {_NO_RANGE}")
         dimension = _dimension(key, text)
         if key in dimensions or (dimension is not None and key in fixed_keys):
@@ -103,7 +105,10 @@ def trial_words(values: Mapping[str, Value]) -> list[str]:
 
 
 def _dimension(key: str, text: str) -> Dimension | None:
-    """Return the dimension that a value describes; None for a plain value."""
+    """Return the dimension that a value describes; None for a plain value.
+
+    `log:a..b`, `int:a..b`: of that kind; `a..b`: `float`; `x,y`: a choice; anything else is plain.
+    """
     match = _RANGE.fullmatch(text)
     if match is not None and "..." in text:
         raise ConfigError(f"{key}={text}: a range has two dots; write 1e-5..1e-3, or 0.5 instead of .5")
@@ -114,7 +119,7 @@ def _dimension(key: str, text: str) -> Dimension | None:
         if "" in choices or len(set(choices)) < len(choices):
             raise ConfigError(f"{key}={text}: a value is empty or given twice; give each value once")
         return Dimension(key, "choice", choices=choices)
-    kind = match[1] or "float"
+    kind = match[1] or "float"  # groups: a kind with the first end, or the first end alone; the second end
     low = _number(key, text, match[2] if match[1] else match[3])
     high = _number(key, text, match[4])
     if kind == "int" and not (low.is_integer() and high.is_integer()):
@@ -139,7 +144,7 @@ def _number(key: str, text: str, part: str) -> float:
 def _split(text: str) -> tuple[str, ...]:
     """Return the parts of a text between commas outside of brackets and quotes."""
     parts = [""]
-    closing: list[str] = []
+    closing: list[str] = []  # what ends each bracket or quote that is open; in a quote nothing else opens
     for character in text:
         if closing and character == closing[-1]:
             closing.pop()

@@ -24,6 +24,9 @@ from paragan.layers.random import preserved_state
 _STEP_X = 1e-6  # of images
 _STEP_W = 1e-8  # of weights; short enough that a kink (of a ReLU) in between is unlikely
 _TOLERANCE = 1e-3  # relative
+# rounding of float64 over these steps, with a margin: errors below say nothing
+_ROUNDING_X = 1e-7
+_ROUNDING_W = 1e-5  # as a share of R1
 _DIRECTIONS = 3  # several, because one may cross a kink
 # parts of torch's messages where a gradient cannot be taken
 _REFUSES = ("once_differentiable", "is not implemented", "does not require grad", "not have been used in the graph")
@@ -117,11 +120,11 @@ def _first_error(net: nn.Module, x: Tensor, conditions: Sequence[Tensor | None],
             return float(_total(net, x + distance * direction[0], conditions))
 
     directions = [[torch.randn(x.shape, generator=rng.generator("laws/x", n))] for n in range(_DIRECTIONS)]
-    return min(_slope_error(total, direction, [gradient], _STEP_X, 1e-7) for direction in directions)
+    return min(_slope_error(total, direction, [gradient], _STEP_X, _ROUNDING_X) for direction in directions)
 
 
 def _second_error(net: nn.Module, x: Tensor, conditions: Sequence[Tensor | None], slopes: Sequence[Tensor]) -> float:
-    """Compare the gradients of R1 at the weights with central differences of R1."""
+    """Compare the gradients of R1 at the weights with central differences of R1; the weights stay moved."""
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     original = [weight.detach().clone() for weight in weights]
 
@@ -133,7 +136,7 @@ def _second_error(net: nn.Module, x: Tensor, conditions: Sequence[Tensor | None]
             (gradient,) = torch.autograd.grad(_total(net, x, conditions), x)
         return float(_r1(gradient))
 
-    rounding = 1e-5 * penalty(0.0, original)
+    rounding = _ROUNDING_W * penalty(0.0, original)  # of no distance, in any direction
     errors = []
     for number in range(_DIRECTIONS):
         generator = rng.generator("laws/w", number)

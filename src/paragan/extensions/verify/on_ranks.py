@@ -129,7 +129,7 @@ class RankProcesses:
         dropout = explanations.describe_dropout(ready.traits)
         order = {"number": self._num_rows, "double": double, "dropout": not dropout, **asdict(row)}
         answers = self._processes.request(order, _ROW_S + (_START_S if is_first else 0.0), _GRACE_S)
-        if any("at" not in answer for answer in answers):  # a rank did not answer itself
+        if any("at" not in answer for answer in answers):  # instead of a rank that ended or hangs: its own has a time
             self._processes.kill()
             self._processes = AnsweringProcesses()
         errors = {rank: answer for rank, answer in enumerate(answers) if "error" in answer}

@@ -16,6 +16,7 @@ from paragan.extensions.clusters.job import ClusterJob, Target
 _PORT = "29500"
 _GPU = "nvidia.com/gpu"
 _BUG = 1  # exit code of an unexpected error
+_ONE_LINE = 1 << 20  # characters; a text is never folded, so that it reads as it is run
 _TEXT = "tag:yaml.org,2002:str"
 _WORD = r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
 _LABEL = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}=({_WORD})?", re.ASCII)
@@ -57,14 +58,14 @@ def _render(job: ClusterJob) -> str:
     for seed in job.seeds or (None,):
         name = job.name if seed is None else f"{job.name}-{seed}"
         documents += [_service(name), _job(job, name, seed)]
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
 
 
 class _Dumper(yaml.SafeDumper):
     """Writer that quotes each text which any reader of YAML could take for something else."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        return True
+        return True  # equal labels are written twice, as by hand, not as `&id001` and `*id001`
 
 
 class _Script(str):

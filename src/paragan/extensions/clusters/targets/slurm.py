@@ -46,6 +46,7 @@ def _render(job: ClusterJob) -> str:
         seeds = " ".join(map(str, job.seeds))
         lines += [f"set -- {seeds}", 'shift "$SLURM_ARRAY_TASK_ID"', "seed=$1"]
     rank = _RANK.format(ranks=job.ranks_per_node)
+    # half of the time for saving: after a failed rank, too, the script has the other half to start again or requeue
     numbers = {"cpus": job.cpus_per_rank, "retries": job.retries, "end_s": max(_MIN_END_S, job.save_s // 2)}
     codes = {"stopped": PREEMPTED, "again": RankError.exit_code}
     body = _BODY.format(rank=rank, command=shell_command(job), **numbers, **codes)

@@ -98,8 +98,6 @@ class _CoordinatorServer:
     Workers exit when the coordinator is unreachable.
     """
 
-    silent_until = 0.0  # time before which refused connections are not reported again
-
     def __init__(
         self,
         config: RunConfig,
@@ -124,6 +122,7 @@ class _CoordinatorServer:
         run_folder = str(folder.resolve())
         self.welcome: dict[str, Any] = {"config": dump(config), "folder": run_folder, "store": self.store.port}
         self.processes = LocalProcesses()
+        self._silent_until = 0.0  # time before which refused connections are not reported again
         membership = Membership(
             accept=self._accept,
             log=log,
@@ -181,8 +180,8 @@ class _CoordinatorServer:
     def _report_refused(self) -> None:
         """Print how many clients did not prove that they know the token, at most once in 10 s."""
         refused = self.listener.refused
-        if refused and time.monotonic() >= self.silent_until:
-            self.silent_until = time.monotonic() + _REFUSED_S
+        if refused and time.monotonic() >= self._silent_until:
+            self._silent_until = time.monotonic() + _REFUSED_S
             self.log(f"workers   refused connections: {len(refused)}, the last: {refused[-1]}")
             refused.clear()
 

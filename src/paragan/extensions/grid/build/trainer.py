@@ -37,13 +37,15 @@ def population_trainer(
     batches = first.batches
     if factory.data_shares.of(first.number) is not data:  # the record describes the data of the whole grid
         batches = Loader(data, config.train.batch, config.seed, factory.device)
+    # the first cell may have some of the classes, the grid has all; whether G reads labels was found in a built game
+    prior = replace(factory.prior, uses_labels=first.gan.prior.uses_labels)
     return Evolution(
-        gan=replace(first.gan, prior=replace(factory.prior, uses_labels=first.gan.prior.uses_labels)),
+        gan=replace(first.gan, prior=prior),
         scheme=Generations(population),
         batches=batches,
         checkpoints=CheckpointWriter(folder=folder / "checkpoints", keep=config.every.keep, log=log),
         images=round(config.train.kimg * 1000),
-        every=replace(config.every, log_steps=1),
+        every=replace(config.every, log_steps=1),  # a step is a generation, and each is recorded
         stop=stop,
         fixed_samples=FixedSamples(config.evaluation.sampling),
         population=population,

@@ -24,7 +24,7 @@ from paragan.hardware import device as devices
 from paragan.hardware.deterministic import deterministic_kernels
 
 _CONNECT_TIMEOUT_S = 60.0
-_MAX_GENOME_BYTES = 1 << 34
+_MAX_GENOME_BYTES = 1 << 34  # far above any genome: a damaged length must not allocate all memory
 
 
 def join_coordinator(
@@ -90,7 +90,7 @@ def _build_worker(
 
 
 def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFactory:
-    """Return the factory of communicators; the coordinator has the rank after the last worker's."""
+    """Return what makes the communicator of a membership, from the order to join it (`Coordinator._connect`)."""
     host = config.coordinator_address[0]
 
     def join(order: Mapping[str, Any], stopped: Callable[[], bool]) -> Communicator:
@@ -102,7 +102,7 @@ def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFa
                 name,
                 workers=order["places"],
                 peers=order["peers"],
-                coordinator=0,
+                coordinator=0,  # its rank under mpiexec
                 max_bytes=_MAX_GENOME_BYTES,
                 timeout_s=config.train.timeout_s,
                 stopped=stopped,
@@ -117,7 +117,8 @@ def communicator_factory(config: RunConfig, store: dist.Store) -> CommunicatorFa
             timeout_s=config.train.timeout_s,
             stopped=stopped,
             coordinated=True,
-            host=host if host.startswith("127.") else None,  # None: the address that others use
+            # a run on this host alone stays on its loopback interface; None: the address that other hosts use
+            host=host if host.startswith("127.") else None,
         )
 
     return join

@@ -44,7 +44,7 @@ class CellPriors(Prior):
 
     @classmethod
     def of(cls, priors: Sequence[Prior]) -> CellPriors:
-        """Join the priors of the cells, which differ in what `draw_on_cpu` reads alone."""
+        """Join the priors of the cells; all else than their draws is equal, and that of the first."""
         shared = {option.name: getattr(priors[0], option.name) for option in fields(Prior)}
         return cls(**shared, priors=priors)
 

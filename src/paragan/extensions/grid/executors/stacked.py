@@ -80,7 +80,6 @@ class _StackedCells:
             d=self.slots[Side.D],
             prior=CellPriors.of([cell.gan.prior for cell in cells]),
             augment=None if first.gan.augment is None else CellAugments(first.gan.augment, cells),
-            clock=replace(first.gan.clock),  # a copy: the scheme's step advances it, and those of the cells follow
         )
 
     def is_of(self, cells: Sequence[Cell]) -> bool:
@@ -118,7 +117,7 @@ class _StackedCells:
 
     def step(self) -> None:
         first = self.cells[0]
-        self.gan.clock = replace(first.gan.clock)
+        self.gan.clock = replace(first.gan.clock)  # a copy: the step advances it, and then those of all cells follow
         first.scheme.step(self.gan, self.batches)
         for cell in self.cells:
             cell.gan.clock.step = self.gan.clock.step
@@ -186,6 +185,7 @@ class _StackedSlot:
             return updates[-1]
         inputs = tensors_of(turn.feed)
         with turn_draws(self.seeds, turn.side.value):
+            # weight of the new weights in the averages
             average_weight = None if self.adam is None else self.adam.count(turn.feed.rows.total)
             if average_weight is not None:
                 inputs["average"] = average_weight  # a number of the host would be the recording's in every replay

@@ -27,7 +27,7 @@ Tensors = dict[str, Tensor]
 class StackedNetwork(RowDrawing):
     """Stack of networks that differ only in their weights and buffers.
 
-    rows: of each network in a batch, or a divisor of their number.
+    rows: of each network's batch.
 
     `vmap` calls the network for each cell; buffers change in place. Raises `ConfigError` if `vmap`
     refuses a first call, as of torch's dropout or of `.item()`.

@@ -44,5 +44,5 @@ def stack_weights(weights: Sequence[Sequence[nn.Parameter]]) -> tuple[Tensor, li
 
 def memory_order(weight: Tensor) -> tuple[int, ...]:
     """Return the axes of a stack in the order of their memory: first the cells."""
-    strides = torch.empty_like(weight[0]).stride()
+    strides = torch.empty_like(weight[0]).stride()  # those of a dense tensor in the same layout, as in `views_of_rows`
     return (0, *(1 + axis for axis in sorted(range(len(strides)), key=lambda axis: -strides[axis])))

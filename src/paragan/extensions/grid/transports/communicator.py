@@ -80,7 +80,8 @@ class Communicator(ABC):
         """
 
 
-# (order, stopped) -> communicator
+# (order, stopped) -> communicator. The order has the number of the `membership`, `rank` and `peers` of this process,
+# and by worker its rank under mpiexec (`places`), or their number (`size`).
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 

@@ -5,8 +5,8 @@ exchange by a neighbourhood collective on LOCAL, or on GLOBAL with the coordinat
 Importing this file initialises MPI; the exit of the process finalises it. One thread at a time may
 call MPI ("serialized"): a communicator calls it in its caller's thread.
 
-Source: Perez et al. 2020, for the groups. Both have a graph instead of their Cartesian topology,
-since workers with several cells need not form a torus.
+Source: Perez et al. 2020, for the groups. LOCAL and GLOBAL are graphs, not Cartesian topologies as there: workers with
+several cells need not form a torus.
 """
 
 import atexit
@@ -160,6 +160,7 @@ class MpiCommunicator(Communicator):
         request = self._request = graph.Ineighbor_alltoallv(
             [sent.numpy(), send_counts, MPI.BYTE], [received.numpy(), receive_counts, MPI.BYTE]
         )
+        # all or none are missing in a collective; a worker without peers waits for its own part
         self._wait(lambda: [] if request.Test() else peers or [self.rank])
         blocks = dict(zip(peers, received.split(receive_counts), strict=True))
         return {peer: list(blocks[peer].split(sizes)) for peer, sizes in lengths.items()}
