@@ -100,8 +100,7 @@ class Cell:
     @property
     def random_opponents(self) -> dict[Side, RandomOpponent]:
         """Player slots with opponents drawn per batch; empty if G and D train with each other."""
-        slots = {Side.G: self.gan.g, Side.D: self.gan.d}
-        return {side: slot for side, slot in slots.items() if isinstance(slot, RandomOpponent)}
+        return {side: slot for side, slot in self.gan.slots.items() if isinstance(slot, RandomOpponent)}
 
     def clone(self, side: Side, genome: Genome, lr: float) -> None:
         """Turn the player of one side into a clone of this genome, with learning rate `lr`."""
@@ -169,7 +168,7 @@ class Cell:
 
 def players_of(gan: GAN) -> dict[Side, Player]:
     """Return the players of a game, also where their slots are random opponents."""
-    slots = {Side.G: gan.g, Side.D: gan.d}
-    players = {side: slot.player if isinstance(slot, RandomOpponent) else slot for side, slot in slots.items()}
-    # always both: the schemes of grids have no players on other ranks
+    slots = gan.slots.items()
+    players = {side: slot.player if isinstance(slot, RandomOpponent) else slot for side, slot in slots}
+    # always all: the schemes of grids have no players on other ranks
     return {side: player for side, player in players.items() if isinstance(player, Player)}

@@ -21,7 +21,6 @@ from paragan.game.player import Player
 from paragan.game.state import check_same, restore, state_of
 from paragan.layers.modes import remember_modes
 
-_PLAYER_KEYS = ("player/updates",)
 _NETWORKS = ("net/", "ema/")
 _DEFAULT_CALLING = Calling()
 
@@ -69,7 +68,7 @@ class Genome:
     def from_player(cls, player: Player, traits: Traits) -> Genome:
         """Copy a player."""
         pieces, _ = state_of(player)
-        tensors = {name: value.clone() for name, value in pieces.tensors.items() if name not in _PLAYER_KEYS}
+        tensors = {name: value.clone() for name, value in pieces.tensors.items() if name != "player/updates"}
         has_memory = any(name.startswith("optimizer/") for name in tensors)
         return cls(tensors, replace(traits, memory=_optimizer_type(player) if has_memory else ""))
 

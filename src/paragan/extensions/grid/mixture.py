@@ -143,15 +143,12 @@ def greedy_ensemble(pools: Sequence[SampleFeatures], distance: Distance, limit: 
     """Grow an ensemble greedily, with repetition.
 
     Each round adds the member that lowers the distance most. Ends with `limit` members, or after
-    3 rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al. 2020). Without members if no
-    distance is finite.
+    3 rounds without an improvement (Caruana et al. 2004; for generators Toutouh et al. 2020); empty if none is finite.
     """
     members: list[int] = []
     best = Ensemble({}, float("inf"))
-    while len(members) < limit:
-        rounds_since_best = len(members) - sum(best.counts.values())
-        if rounds_since_best == _PATIENCE:
-            break
+    # the difference is the number of rounds since the best
+    while len(members) < limit and len(members) - sum(best.counts.values()) < _PATIENCE:
         tried = [(distance(_equal_mixture(pools, [*members, i])), i) for i in range(len(pools))]
         new_distance, new_member = min(tried)
         members.append(new_member)

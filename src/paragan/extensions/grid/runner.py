@@ -32,10 +32,7 @@ class GridRunner(Runner):
         self.external_workers = external_workers
 
     def start(self, request: RunRequest) -> int:
-        """Train a grid in the run folder; return the exit code.
-
-        What started this process decides how: torchrun, mpiexec, or neither, then with workers of its own if any.
-        """
+        """Train a grid in the run folder, as a process of torchrun, of mpiexec, or alone; return the exit code."""
         config = request.config
         if config.devices not in (None, 1):
             raise ConfigError(f"devices={config.devices} does not apply to a grid; use workers={config.devices}")
@@ -96,14 +93,11 @@ def _on_torchrun(request: RunRequest, place: RankEnv) -> int:
     store = world.store
     assert store is not None
 
-    def receive() -> str:
-        return store.get("coordinator").decode()  # ends with the store's time-out
-
     processes = ExternalWorkers(
         rank=place.rank,
         size=place.size,
         broadcast_text=lambda text: store.set("coordinator", text),
-        receive_text=receive,
+        receive_text=lambda: store.get("coordinator").decode(),  # ends with the store's time-out
     )
     try:
         with install(patient=True, message="") if place.rank else install() as interrupt:

@@ -157,7 +157,7 @@ class _Fit:
 
 
 def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None) -> _Fit:
-    """Return the first strategy, and the fewest micro-batches, that fit into a worker's memory."""
+    """Return the first strategy, and the fewest micro-batches of equal size, that fit into a worker's memory."""
     if limit is None:
         return _Fit()
     weights = profile.g.weight_bytes + profile.d.weight_bytes
@@ -165,7 +165,6 @@ def _fit_memory(profile: RunProfile, workers: int, local: int, limit: int | None
     for name, copies in ((None, 0), *strategies):
         saved = copies * weights * (1 - 1 / workers)
         for parts in range(1, local + 1):
-            # micro-batches of equal size
             if local % parts == 0 and (peak := profile.memory.at(local // parts) - saved) <= limit:
                 return _Fit(strategy=name, parts=parts, peak=peak, limit=limit, saved=saved)
     min_bytes = profile.memory.at(1) - strategies[-1][1] * weights * (1 - 1 / workers)

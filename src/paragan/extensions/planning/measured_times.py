@@ -30,8 +30,7 @@ def measure_times(config: RunConfig, data: build.Data, device: torch.device) -> 
     """
     with torch.random.fork_rng(devices=[]):
         game = build.gan(config.with_all_losses_active, data, device)
-        scheme = build.scheme(config)
-        step = partial(scheme.step, game)
+        step = partial(build.scheme(config).step, game)
         batch, first_s = _largest_in_time(config, data, device, step)
         batches = noise_batches(config, data, device, batch)
         num_steps = max(1, min(_MAX_STEPS, int(_BUDGET_S / 2 / first_s)))

@@ -43,7 +43,6 @@ from paragan.runs.shape_only_data import ShapeOnlySource, condition_channels, op
 from paragan.runs.start import LESS_MEMORY
 
 Show = Callable[[object], None]  # receives a part of a plan, or None in place of times that were not requested
-_GIGA = 10**9
 _FLOAT32_BYTES = 4
 _STATE = ("weights", "gradients", "optimizer", "ema")  # terms of memory that ranks can divide
 
@@ -68,7 +67,7 @@ class PlanRequest:
     @property
     def memory_bytes(self) -> int | None:
         """Memory of a worker."""
-        return None if self.memory_gb is None else round(self.memory_gb * _GIGA)
+        return None if self.memory_gb is None else round(self.memory_gb * 1e9)
 
 
 def plan(recipe: str, overrides: Sequence[str] = (), measure: bool = False, memory_gb: float | None = None) -> Plan:

@@ -252,11 +252,10 @@ def _player(game: GAN, side: Side, update_s: Curve, norms: tuple[int, int]) -> P
     assert isinstance(player, Player)
     trains = side is not Side.D or not game.d_pauses
     trained = [weight for weight in player.net.parameters() if weight.requires_grad and trains]
-    state = player.net.state_dict().values()
     return PlayerProfile(
         parameters=sum(weight.numel() for weight in trained),
-        weight_bytes=sum(weight.numel() * weight.element_size() for weight in trained),
-        state_bytes=sum(value.numel() * value.element_size() for value in state),
+        weight_bytes=sum(weight.nbytes for weight in trained),
+        state_bytes=sum(value.nbytes for value in player.net.state_dict().values()),
         update_s=update_s,
         norms=norms[0],
         norm_bytes=norms[1],

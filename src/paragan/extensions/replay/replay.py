@@ -1,7 +1,7 @@
 """Replay: repetition of steps of any run, compared with its record bit for bit."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +45,7 @@ class ReplayResult:
 def compare_replay(original: Path, repetition: Path, plan: ReplayPlan, in_order: bool) -> ReplayResult:
     """Compare numbers and checkpoints of the repeated steps up to the first difference.
 
-    in_order: the run has a recorded order of updates. Its learning rates are not compared: the run read them at any
-    moment between updates.
+    in_order: the run has a recorded order of updates; its learning rates are not compared, as it read them at any time.
     """
     result = ReplayResult()
     repeated = _numbers(repetition, plan, in_order)
@@ -145,13 +144,9 @@ def replay_run(
     _print_plan(path, plan, repetition)
     _prepare(path, folder, plan)
     request = RunRequest(
-        config=repetition,
-        name=str(config_file),
-        out=folder,
-        has_commands=True,
-        overrides=plan.overrides,
-        code=trust if isinstance(trust, CodeFolder) else None,
+        config=repetition, name=str(config_file), out=folder, has_commands=True, overrides=plan.overrides
     )
+    request = replace(request, code=trust if isinstance(trust, CodeFolder) else None)
     if code := start_training(request):
         return code, ""
     result = compare_replay(path, folder, plan, build.scheme(config).follows_order(plan.ranks))

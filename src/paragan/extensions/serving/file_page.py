@@ -25,7 +25,7 @@ class FilePage:
     names = ("direction",)  # of values in its query
 
     def __init__(self, sampler: Sampler, title: str) -> None:
-        directions = tuple(getattr(sampler.net, "directions", ()))
+        directions = tuple(getattr(sampler.net, "directions", ()))  # none: one application, of the name ""
         self._data_options = sampler.config.data.options
         try:
             self._applications = {name: sampler.application(name or None) for name in directions or ("",)}

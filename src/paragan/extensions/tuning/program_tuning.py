@@ -42,13 +42,12 @@ class ProgramTuning:
         """
         if (self.folder / "config.yaml").is_file() and not fresh:
             former = compare(self.config, read_recipe(str(self.folder / "config.yaml"), outside=ANY))
-            tuned = [dimension.key for dimension in dimensions]  # of values, or of choices with options below
-            values = {
-                key: value
-                for key, (_, value) in former.items()
-                if any(key == of or key.startswith(f"{of}.") for of in tuned)
-            }
-            return self._configure([f"{key}={json.dumps(value)}" for key, value in values.items()])
+            words = []
+            for key, (_, value_of_run) in former.items():
+                # a tuned value, or an option of a tuned choice
+                if any(f"{key}.".startswith(f"{dimension.key}.") for dimension in dimensions):
+                    words.append(f"{key}={json.dumps(value_of_run)}")
+            return self._configure(words)
         config = self.config
         check_trials(self._configure, dimensions)
         num_steps = max(1, len(config.max_steps) // _PROGRAM_TRIALS)

@@ -63,20 +63,19 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
     not separate values. `ConfigError` for a range that has no values, and if there is no dimension.
     """
     settings: list[str] = []
-    fixed_keys: set[str] = set()
     dimensions: dict[str, Dimension] = {}
     for word in words:
         key, _, text = word.partition("=")
         if not _RANGE.fullmatch(text) and text.partition(":")[0] in _RANGE_WORDS:
             raise ConfigError(f"{key}={text} {_NO_RANGE}")
         dimension = _dimension(key, text)
-        if key in dimensions or (dimension is not None and key in fixed_keys):
+        has_value = any(setting.startswith(f"{key}=") for setting in settings)
+        if key in dimensions or (dimension is not None and has_value):
             raise ConfigError(f"{key} is given twice; give it one range or value")
-        if dimension is not None:
+        if dimension is None:
+            settings.append(word)
+        else:
             dimensions[key] = dimension
-            continue
-        settings.append(word)
-        fixed_keys.add(key)
     if not dimensions:
         raise ConfigError("tune needs a setting to vary; give it a range, such as g.optimizer.lr=log:1e-5..1e-3")
     if "train.kimg" in dimensions:

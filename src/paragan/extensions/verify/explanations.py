@@ -32,7 +32,7 @@ def explain_difference(difference: TraceDifference, traits: Traits) -> str:
 def explain_randomness(traits: Traits) -> str:
     """Return why runs on other splits of the batch differ by design (draws that are not by row), or ""."""
     for side, net_traits in traits.items():
-        if net_traits.random_layers or net_traits.hidden_generator:
+        if net_traits.random_layers or net_traits.draws_globally:
             source = _first_and_number(net_traits.random_layers) if net_traits.random_layers else "its forward"
             return (
                 f"{NAMES[side]}: {source} draws for each call and rank, a known exception of the law; numbers that "

@@ -101,14 +101,10 @@ def compare_with_plain(
     ready: PreparedLaws, law: str, name: str, run: Callable[[], Trace], tolerance: float
 ) -> LawResult:
     """Return the result of a law by which a run equals the reference run. name: of its row in the table."""
-    if ready.plain is None:
-        return LawResult(law=law, strategy=name, result="not run", difference=None, reason=NO_REFERENCE_RUN)
     plain = ready.plain
-
-    def check() -> LawResult:
-        return law_result(compare_traces(run(), plain, tolerance), ready.traits)
-
-    return run_law(law, name, check)
+    if plain is None:
+        return LawResult(law=law, strategy=name, result="not run", reason=NO_REFERENCE_RUN)
+    return run_law(law, name, lambda: law_result(compare_traces(run(), plain, tolerance), ready.traits))
 
 
 def law_result(difference: TraceDifference, traits: Traits) -> LawResult:

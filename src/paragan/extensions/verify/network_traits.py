@@ -26,8 +26,8 @@ class NetworkTraits:
     """Traits of one network, with names as in its `named_modules`.
 
     mixing_layers: batch norms. random_layers: layers that declare that they draw from torch's
-    generator, not by row. dropout: those of `nn.Dropout` and its kind. hidden_generator: random
-    generator that a forward draws from without declaring it. torch_spectral_norms: modules with
+    generator, not by row. dropout: those of `nn.Dropout` and its kind. draws_globally: whether a
+    forward draws from a global generator of torch, numpy or Python. torch_spectral_norms: modules with
     the spectral norm of torch. used_outside: (weight, block) of weights that are used outside the
     forward of their block. value_access: source line where a forward reads the value of a tensor.
     row_dependence: how much a row changes with the number of rows. low_precision: dtype of the
@@ -38,7 +38,7 @@ class NetworkTraits:
     mixing_layers: tuple[str, ...] = ()
     random_layers: tuple[str, ...] = ()
     dropout: tuple[str, ...] = ()
-    hidden_generator: str = ""
+    draws_globally: bool = False
     torch_spectral_norms: tuple[str, ...] = ()
     used_outside: tuple[tuple[str, str], ...] = ()
     value_access: str = ""
@@ -57,23 +57,20 @@ def inspect_network(subject: VerifiedNetworks, side: Side) -> NetworkTraits:
     trace = ForwardTrace(net)
     inputs = network_inputs(subject, side)
     mixing = mixing_layers(net)
-    random_layers = _module_names(net, lambda module: _draws_from_generator(module) and not _is_dropout(module))
     with preserved_state(net):
         before = rng.global_states()
         with trace.recording(), turn_draws([0], side.value), rows_of_calls(subject.real().rows):
             out = network_output(side, net, inputs)
-        used_generators = [name for name, state in rng.global_states().items() if state != before[name]]
-    generator = used_generators[0] if used_generators else ""
+        draws_globally = rng.global_states() != before
     return NetworkTraits(
         mixing_layers=_module_names(net, lambda module: module in mixing),
-        random_layers=random_layers,
+        random_layers=_module_names(net, lambda module: _draws_from_generator(module) and not _is_dropout(module)),
         dropout=_module_names(net, _is_dropout),
-        # that of declared layers is no hidden one
-        hidden_generator="" if generator == "torch" and random_layers else generator,
+        draws_globally=draws_globally,
         torch_spectral_norms=_module_names(net, has_torch_spectral_norm),
         used_outside=tuple(trace.used_outside),
         value_access=trace.value_access,
-        row_dependence=0.0 if generator else _row_dependence(subject, side),
+        row_dependence=0.0 if draws_globally else _row_dependence(subject, side),
         low_precision="" if out.dtype == torch.float64 else dtype_name(out.dtype),
         custom_functions=_custom_functions(out),
     )

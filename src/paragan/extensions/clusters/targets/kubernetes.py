@@ -14,9 +14,7 @@ from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
 from paragan.extensions.clusters.job import ClusterJob, Target
 
 _PORT = "29500"
-_GPU = "nvidia.com/gpu"
 _BUG = 1  # exit code of an unexpected error
-_ONE_LINE = 1 << 20  # characters; a text is never folded, so that it reads as it is run
 _TEXT = "tag:yaml.org,2002:str"
 _WORD = r"[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?"
 _LABEL = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_WORD}=({_WORD})?", re.ASCII)
@@ -58,7 +56,8 @@ def _render(job: ClusterJob) -> str:
     for seed in job.seeds or (None,):
         name = job.name if seed is None else f"{job.name}-{seed}"
         documents += [_service(name), _job(job, name, seed)]
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_ONE_LINE)
+    # so wide that no text is folded
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -175,7 +174,7 @@ def _resources(job: ClusterJob) -> dict[str, Any]:
     if job.memory_mb is not None:
         limits["memory"] = f"{job.memory_mb * ranks}Mi"
     if job.gpus_per_rank:
-        limits[_GPU] = ranks
+        limits["nvidia.com/gpu"] = ranks
     return {"requests": {"cpu": ranks * job.cpus_per_rank, **limits}, "limits": limits}
 
 

@@ -11,7 +11,7 @@ from paragan.core.errors import PREEMPTED, ConfigError, RankError
 from paragan.extensions.clusters.job import ClusterJob, Target, check_unset, shell_command, shell_head
 
 _OPTION = re.compile(r"--?[A-Za-z][-A-Za-z0-9]*([ =][-\w@%+=:,./*|&()\[\]]*)?", re.ASCII)
-_MIN_END_S = 30  # for the other ranks, after the first one has ended
+_MIN_END_S = 30  # for the other ranks, after the first has ended; half of `save_s` if longer, to requeue in the rest
 
 # shell command of one rank, a task of `srun`
 _RANK = 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS LOCAL_RANK=$SLURM_LOCALID LOCAL_WORLD_SIZE={ranks} exec "$@"'
@@ -46,7 +46,6 @@ def _render(job: ClusterJob) -> str:
         seeds = " ".join(map(str, job.seeds))
         lines += [f"set -- {seeds}", 'shift "$SLURM_ARRAY_TASK_ID"', "seed=$1"]
     rank = _RANK.format(ranks=job.ranks_per_node)
-    # half of the time for saving: after a failed rank, too, the script has the other half to start again or requeue
     numbers = {"cpus": job.cpus_per_rank, "retries": job.retries, "end_s": max(_MIN_END_S, job.save_s // 2)}
     codes = {"stopped": PREEMPTED, "again": RankError.exit_code}
     body = _BODY.format(rank=rank, command=shell_command(job), **numbers, **codes)

@@ -98,6 +98,8 @@ class _CoordinatorServer:
     Workers exit when the coordinator is unreachable.
     """
 
+    _silent_until = 0.0  # time before which refused connections are not reported again
+
     def __init__(
         self,
         config: RunConfig,
@@ -122,7 +124,6 @@ class _CoordinatorServer:
         run_folder = str(folder.resolve())
         self.welcome: dict[str, Any] = {"config": dump(config), "folder": run_folder, "store": self.store.port}
         self.processes = LocalProcesses()
-        self._silent_until = 0.0  # time before which refused connections are not reported again
         membership = Membership(
             accept=self._accept,
             log=log,

@@ -52,7 +52,8 @@ class CellPriors(Prior):
         """Draw from each cell's prior, and concatenate in the order of the cells."""
         rows_of_cell = replace(rows, count=rows.count // len(self.priors))
         draws = [prior.draw_on_cpu(stream, rows_of_cell) for prior in self.priors]
-        return torch.cat([z for z, _ in draws]), _concatenate([y for _, y in draws])
+        labels = [y for _, y in draws if y is not None]
+        return torch.cat([z for z, _ in draws]), torch.cat(labels) if labels else None
 
 
 @dataclass(frozen=True)
@@ -114,8 +115,3 @@ class MixedLoss:
         for number, values in enumerate(values_of_losses[1:], start=1):
             result = torch.where(number_B == number, values, result)
         return result
-
-
-def _concatenate(values: Sequence[Tensor | None]) -> Tensor | None:
-    present = [value for value in values if value is not None]
-    return torch.cat(present) if present else None

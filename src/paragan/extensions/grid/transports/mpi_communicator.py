@@ -134,7 +134,6 @@ class MpiCommunicator(Communicator):
             pause(_FAREWELL_S)
 
     def close(self) -> None:
-        """Leave together after all sends have arrived; `WorkerError` if a worker does not close."""
         barrier = self._global.Ibarrier()
         self._wait(lambda: [] if not self._has_unsent() and barrier.Test() else self.links)
         for comm in (self._local, self._global):

@@ -222,9 +222,9 @@ class Coordinator:
     def _is_unbalanced(self) -> bool:
         """Whether another assignment would have been faster for some generations."""
         active = self.membership.active
-        if len(active) < 2 or any(member.speed is None for member in active):
+        speeds = [member.speed for member in active if member.speed is not None]
+        if len(active) < 2 or len(speeds) < len(active):
             return False
-        speeds = [float(member.speed or 0.0) for member in active]
         is_slower = is_unbalanced(self._owners, *self.shape, speeds)
         self._num_unbalanced = self._num_unbalanced + 1 if is_slower else 0
         if self._num_unbalanced < _MIN_GENERATIONS:  # one slow generation is noise, and a new membership costs time

@@ -64,5 +64,4 @@ class RemotePopulation(Population):
         self.coordinator.resume(states, generation)
 
     def release_workers(self) -> None:
-        """Release the workers."""
         self.end()
