@@ -16,10 +16,6 @@ Call = Callable[[Tensor], Tensor]
 Progress = Callable[[float], None]
 
 
-def no_progress(share: float) -> None:
-    """Show no progress."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Tiling:
     """Division of large inputs. Sizes are those of the input, per axis.
@@ -37,7 +33,7 @@ class Tiling:
     minimum: int
     scale: Fraction
     is_signal: bool = False
-    progress: Progress = no_progress
+    progress: Progress = lambda share: None
 
 
 def call_in_tiles(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
@@ -73,7 +69,7 @@ def _blended(call: Call, x: Tensor, tiling: Tiling) -> Tensor:
     """Return the outputs of overlapping tiles, as their weighted mean where several cover a place."""
     sizes = x.shape[2:]
     overlap = -(-tiling.overlap // tiling.multiple) * tiling.multiple
-    tile = max(-(-tiling.tile // tiling.multiple) * tiling.multiple, 2 * overlap)
+    tile = max(-(-tiling.tile // tiling.multiple) * tiling.multiple, 2 * overlap, tiling.minimum)
     total = weights = torch.zeros(())  # until the first output shows its channels and type
     tiles = list(product(*(_windows(size, tile, overlap) for size in sizes)))
     for done, windows in enumerate(tiles, start=1):

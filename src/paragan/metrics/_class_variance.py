@@ -12,6 +12,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.metric import Needs, SampleFeatures, in_float64
 from paragan.metrics.base.running import RunningMetric
 
+_ROUNDING = 1e-10  # share of the squares that sums of equal features in float64 may differ by
+
 
 @dataclass(frozen=True)
 class ClassMoments:
@@ -24,7 +26,9 @@ class ClassMoments:
     @classmethod
     def of(cls, judged: SampleFeatures, num_classes: int) -> ClassMoments:
         """Compute the moments of these features by requested label; others than the first classes do not count."""
-        labels_B = _labels(judged)
+        if judged.requested_labels_B is None:
+            raise ConfigError("variance within classes needs images with requested labels; use data with classes")
+        labels_B = judged.requested_labels_B.cpu()
         is_counted_B = labels_B < num_classes
         labels_B = labels_B[is_counted_B]
         features_BF = in_float64(judged.features_BF)[is_counted_B]
@@ -40,9 +44,10 @@ class ClassMoments:
 
     @property
     def variance_K(self) -> Tensor:
-        """Unbiased variance, summed over the features; 0 for a class of fewer than two images."""
+        """Unbiased variance, summed over the features; 0 for a class without two different images."""
         spread_K = self.squares_K - self.sum_KF.square().sum(1) / self.count_K.clamp(min=1)
-        return spread_K.clamp(min=0) / (self.count_K - 1).clamp(min=1)
+        spread_K = spread_K.masked_fill(spread_K <= _ROUNDING * self.squares_K, 0)
+        return spread_K / (self.count_K - 1).clamp(min=1)
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,3 @@ class VarianceRatio(RunningMetric):
         if not varied.any():
             raise ConfigError("variance within classes: no class has two images; raise evaluation.num_images")
         return self.generated.variance_K[varied] / self.real_K[varied]
-
-
-def _labels(judged: SampleFeatures) -> Tensor:
-    if judged.requested_labels_B is None:
-        raise ConfigError("variance within classes needs images with requested labels; use data with classes")
-    return judged.requested_labels_B.cpu()

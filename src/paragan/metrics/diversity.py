@@ -17,6 +17,8 @@ from paragan.core.errors import ConfigError
 from paragan.core.metric import Direction, SampleFeatures, in_float64
 from paragan.metrics.base.running import RunningMetric
 
+_ROUNDING = 1e-10  # share of the squares that sums of equal features in float64 may differ by
+
 
 @dataclass(frozen=True)
 class Metric(RunningMetric):
@@ -30,27 +32,29 @@ class Metric(RunningMetric):
     )
     names_extractor = True
     min_images = 2
-    added = ("sum_F", "count")
+    added = ("sum_F", "squares", "count")
     real_distance: float
     sum_F: Tensor
+    squares: float = 0.0  # sum of the squared norms: 1 for each image, or 0 if its features are 0
     count: int = 0
 
     @classmethod
     def from_reference(cls, real: SampleFeatures, options: object = None) -> Metric:
         """Return an empty metric. Raises `ConfigError` if all real images have equal features."""
-        sum_F = _unit(real.features_BF).sum(0)
-        real_distance = _mean_distance(sum_F, len(real))
+        unit_BF = _unit(real.features_BF)
+        real_distance = _mean_distance(unit_BF.sum(0), float(unit_BF.square().sum()), len(real))
         if real_distance <= 0:
             raise ConfigError("diversity needs real images whose features differ; use another extractor")
-        return cls(real_distance, torch.zeros_like(sum_F))
+        return cls(real_distance, torch.zeros_like(unit_BF[0]))
 
     def update(self, samples: SampleFeatures) -> Metric:
         """Return a metric that includes these images."""
-        return self.including(sum_F=_unit(samples.features_BF).sum(0), count=len(samples))
+        unit_BF = _unit(samples.features_BF)
+        return self.including(sum_F=unit_BF.sum(0), squares=float(unit_BF.square().sum()), count=len(samples))
 
     def compute(self) -> float:
         """Return the ratio. Raises `ConfigError` below two images."""
-        return _mean_distance(self.sum_F, self.count) / self.real_distance
+        return _mean_distance(self.sum_F, self.squares, self.count) / self.real_distance
 
 
 def _unit(features_BF: Tensor) -> Tensor:
@@ -58,9 +62,9 @@ def _unit(features_BF: Tensor) -> Tensor:
     return torch.nn.functional.normalize(in_float64(features_BF), dim=1)
 
 
-def _mean_distance(sum_F: Tensor, count: int) -> float:
-    """Return the mean squared distance of two different rows of unit norm with this sum."""
+def _mean_distance(sum_F: Tensor, squares: float, count: int) -> float:
+    """Return the mean squared distance of two different rows with this sum, and this sum of squared norms."""
     if count < 2:
         raise ConfigError(f"diversity needs at least 2 images, not {count}; raise evaluation.num_images")
-    mean_product = (float(sum_F.square().sum()) - count) / (count * (count - 1))
-    return max(2 * (1 - mean_product), 0.0)  # in this order NaN stays NaN
+    spread = squares - float(sum_F.square().sum()) / count
+    return 0.0 if spread <= _ROUNDING * squares else 2 * spread / (count - 1)

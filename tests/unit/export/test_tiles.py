@@ -45,6 +45,20 @@ def test_tiles_equal_the_whole_where_a_quarter_of_the_overlap_covers_the_recepti
     torch.testing.assert_close(call_in_tiles(network, x, chosen), network(x), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(("tile", "overlap", "minimum"), [(4, 0, 16), (1, 3, 24), (40, 16, 64)])
+def test_no_tile_is_smaller_than_the_network_takes(tile, overlap, minimum):
+    sizes = []
+
+    def recorded(x):
+        sizes.extend(x.shape[2:])
+        return x
+
+    x = torch.randn(1, 3, 100, 70)
+    chosen = tiling(tile=tile, overlap=overlap, minimum=minimum, multiple=2)
+    torch.testing.assert_close(call_in_tiles(recorded, x, chosen), x)
+    assert minimum <= min(sizes) and max(sizes) < 100
+
+
 def test_overlap_below_the_receptive_field_changes_seams_alone():
     x = torch.randn(1, 3, 64, 64, dtype=torch.float64)
     difference = (call_in_tiles(convolved, x, tiling(tile=32, overlap=2)) - convolved(x)).abs().amax((0, 1))

@@ -5,7 +5,7 @@ import torch
 
 from paragan.core.errors import ConfigError
 from paragan.core.metric import SampleFeatures
-from paragan.metrics import class_variance_mean, class_variance_min, coverage, label_accuracy
+from paragan.metrics import class_variance_mean, class_variance_min, coverage, diversity, label_accuracy
 
 
 def normal(count, num_features=4, seed=0, dtype=torch.float64):
@@ -69,6 +69,36 @@ def test_class_variance_without_two_images_of_a_class_is_none_and_not_a_collapse
     fake = SampleFeatures(features_BF=normal(len(labels)), logits_BK=None, requested_labels_B=label_N)
     with pytest.raises(ConfigError, match="no class has two images"):
         module.Metric.from_reference(real).update(fake).compute()
+
+
+def copies(count):
+    return normal(1, seed=count).relu().expand(count, -1)
+
+
+def test_a_class_of_equal_real_images_has_no_variance_of_rounding():
+    """Sums in float64 leave a variance of 1e-15, to which that of generated images has a ratio of 1e14."""
+    varied = normal(30, seed=1)
+    fake = SampleFeatures(features_BF=normal(60, seed=2), requested_labels_B=torch.arange(60) % 2)
+    only_varied = SampleFeatures(features_BF=varied, requested_labels_B=torch.ones(30, dtype=torch.int64))
+    expected = class_variance_mean.Metric.from_reference(only_varied).update(fake).compute()
+    for count in range(2, 60):
+        labels = torch.tensor([0] * count + [1] * 30)
+        real = SampleFeatures(features_BF=torch.cat([copies(count), varied]), requested_labels_B=labels)
+        assert class_variance_mean.Metric.from_reference(real).update(fake).compute() == pytest.approx(expected)
+        with pytest.raises(ConfigError, match="no class has two different real images"):
+            class_variance_min.Metric.from_reference(real.rows(0, count))
+
+
+def test_diversity_of_equal_real_images_is_refused_whatever_the_rounding():
+    for count in range(2, 60):
+        with pytest.raises(ConfigError, match="real images whose features differ"):
+            diversity.Metric.from_reference(SampleFeatures(features_BF=copies(count)))
+
+
+@pytest.mark.parametrize("feature", [0.0, 0.1, 3.0])
+def test_diversity_of_equal_generated_images_is_0_also_if_their_features_are(feature):
+    metric = diversity.Metric.from_reference(SampleFeatures(features_BF=normal(30)))
+    assert metric.update(SampleFeatures(features_BF=torch.full((9, 4), feature))).compute() == 0
 
 
 @pytest.mark.parametrize("labels", [[0] * 10 + [1] * 10, [0] * 10 + [1] * 10 + [2], [0] * 10 + [3] * 10 + [1]])
