@@ -68,7 +68,7 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
 
 
 def reads_features(choices: Sequence[Choice] | None) -> bool:
-    """Return whether one of these metrics needs an extractor; None: those that apply to the data."""
+    """Return whether one of these metrics needs an `Evaluator`, which has an extractor; None: the default ones."""
     needs = {Needs.FEATURES, Needs.LOGITS, Needs.CLASS_LOGITS, Needs.LABELS}
     return choices is None or any(_load(choice).kind.needs & needs for choice in choices)
 

@@ -80,7 +80,7 @@ def _correlations(table_NK: Tensor) -> list[list[float | None]]:
     finite_NM = table_NK[table_NK.isfinite().all(1), :_MAX_CORRELATED]
     if len(finite_NM) < 2 or finite_NM.shape[1] < 2:
         return []
-    # Differences of rounding are no variation.
+    # A constant column has a deviation too: the rounding of its mean.
     is_constant_M = finite_NM.std(0) <= 1e-9 * finite_NM.abs().amax(0)
     matrix_MM = torch.corrcoef(finite_NM.T)
     matrix_MM[is_constant_M] = torch.nan

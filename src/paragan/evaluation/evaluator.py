@@ -29,7 +29,7 @@ from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, Mode, sampling_network, steps_protocol
 
-_AT_ONCE = 250
+_AT_ONCE = 250  # images of up to 64 px per call of the generator
 _CLASSIFIER_SEED = 0
 _MAX_TRAIN = 60_000  # training images among which copies are searched
 
@@ -38,10 +38,11 @@ _MAX_TRAIN = 60_000  # training images among which copies are searched
 class Evaluator:
     """Evaluator of generators against one data set.
 
-    Statistics of the real images are computed once, at the first score. chosen: metrics that a config names; None: all
-    that apply. log: receives lines of progress, and a warning at the first score if the accuracy of the extractor is
-    low. resamples: halves of the images from which intervals are estimated. Raises `ConfigError` if the extractor does
-    not accept the images, or a metric needs more images.
+    `Metric.reference` says which real images a metric compares with, `_num_compared` how many. Their features are
+    computed once, at the first score. chosen: metrics that a config names; None: all that apply. log: receives lines of
+    progress, and a warning at the first score if the accuracy of the extractor is low. resamples: halves of the images
+    from which intervals are estimated. Raises `ConfigError` if the extractor does not accept the images, or a metric
+    needs more images.
     """
 
     extractor: FeatureExtractor
@@ -77,7 +78,7 @@ class Evaluator:
         world = self.world if self.mode == "eval" else ALONE  # in mode `train-stats` batches must be equal on all ranks
         blocks = row_blocks(self.num_images, self._block_size)
         fakes = compute_features(generate, self.extractor, blocks, world, self.log, self._needs_images, is_sharded)
-        values = self._measure(against_train=fakes, against_held_out=fakes)
+        values = self._measure(fakes)
         return Score(
             metrics=values,
             num_images=self.num_images,
@@ -90,7 +91,7 @@ class Evaluator:
 
     @property
     def _block_size(self) -> int:
-        """Images per generator call; in mode `eval` fewer large ones, to limit memory."""
+        """Images per generator call: fewer if they are large, for their memory. Batch statistics need all 250."""
         _, height, width = self.train.shape
         return _AT_ONCE if self.mode != "eval" else max(4, min(_AT_ONCE, _AT_ONCE * 64 * 64 // (height * width)))
 
@@ -99,23 +100,26 @@ class Evaluator:
         return min(self.num_images, len(self.train))
 
     @property
+    def _num_held_out(self) -> int:
+        return min(self.num_images, len(self.held_out))
+
+    @property
     def _num_real(self) -> int:
         """Number of held-out images scored like generated ones; 0: too few for a metric."""
-        count = min(self.num_images, len(self.held_out))
-        return count if all(metric.count(count) for metric in self.metrics) else 0
+        return self._num_held_out if all(metric.count(self._num_held_out) for metric in self.metrics) else 0
 
     def _num_compared(self, metric: ChosenMetric) -> int:
-        """Return the number of real images that a metric compares with, or 0 if they are too few."""
-        if metric.kind.reference == "classifier":
-            return min(MAX_FOR_ACCURACY, len(self.held_out))
-        if metric.kind.reference == "both":
-            return min(_MAX_TRAIN, len(self.train)) if self._num_held_out(metric) else 0
-        if metric.kind.reference == "held_out":
-            return self._num_held_out(metric)
-        return metric.count(self._num_train)
-
-    def _num_held_out(self, metric: ChosenMetric) -> int:
-        return metric.count(min(self.num_images, len(self.held_out)))
+        """Return the number of real images that a metric compares with, of `both` the training ones; 0: too few."""
+        num_held_out = metric.count(self._num_held_out)
+        match metric.kind.reference:
+            case "held_out":
+                return num_held_out
+            case "both":
+                return min(_MAX_TRAIN, len(self.train)) if num_held_out else 0
+            case "classifier":
+                return min(MAX_FOR_ACCURACY, len(self.held_out))
+            case _:
+                return metric.count(self._num_train)
 
     def _recorded_name(self, metric: ChosenMetric) -> str:
         return metric.recorded_name(self.extractor, self.num_images)
@@ -148,14 +152,15 @@ class Evaluator:
         options = {} if metric.options is None else asdict(metric.options)
         return {"split": kind.reference, "num_images": self._num_compared(metric), **kind.settings, **options}
 
-    def _measure(self, against_train: SampleFeatures, against_held_out: SampleFeatures) -> dict[str, float]:
-        """Compute the metrics of two sets of images: that for metrics with a reference of each split."""
+    def _measure(self, samples: SampleFeatures, train_samples: SampleFeatures | None = None) -> dict[str, float]:
+        """Compute the metrics of images. train_samples: in their place where held-out images are the reference."""
         values = {}
-        for metric in self._applied(against_train):
-            samples = against_held_out if metric.kind.reference in ("held_out", "classifier") else against_train
+        for_held_out = samples if train_samples is None else train_samples
+        for metric in self._applied(samples):
+            is_held_out = metric.kind.reference in ("held_out", "classifier")
             name = self._recorded_name(metric)
             try:
-                compared = self._compared_rows(metric, samples)
+                compared = self._compared_rows(metric, for_held_out if is_held_out else samples)
                 values[name] = number_of(self._empty_metric(metric).update(compared).compute())
             except (StopRequested, DivergedError):
                 raise
@@ -207,7 +212,7 @@ class Evaluator:
             case "classifier":
                 return classifier_test(self.held_out, self.log)
             case "both":
-                held_out = self._held_out.rows(0, self._num_held_out(metric))
+                held_out = self._held_out.rows(0, metric.count(self._num_held_out))
                 return SplitFeatures(self._train.rows(0, count), held_out)
             case _:
                 return self.train_reference.rows(0, count)
@@ -223,17 +228,18 @@ class Evaluator:
             self.log(warning)
         if not self._num_real:
             return {}
-        real = self._held_out.rows(0, self._num_real)
-        return self._measure(against_train=real, against_held_out=self.train_reference)
+        return self._measure(self._held_out.rows(0, self._num_real), train_samples=self.train_reference)
 
     @cached_property
     def accuracy(self) -> float | None:
         """Share of held-out images that the extractor assigns to their class; None if it is unknown."""
-        extractor = self.extractor
-        is_unknown = extractor.accuracy is None and classifies_data(extractor)
-        if not is_unknown or self._held_out.requested_labels_B is None:
-            return extractor.accuracy
+        if not self._measures_accuracy or self._held_out.requested_labels_B is None:
+            return self.extractor.accuracy
         return accuracy(self._held_out)
+
+    @property
+    def _measures_accuracy(self) -> bool:
+        return self.extractor.accuracy is None and classifies_data(self.extractor)
 
     @cached_property
     def train_reference(self) -> SampleFeatures:
@@ -251,8 +257,8 @@ class Evaluator:
     @cached_property
     def _train(self) -> SampleFeatures:
         """Features of the training images, as many as any metric needs."""
-        enough = max(self._num_train, *map(self._num_compared, self.metrics))
-        return real_features(self.extractor, self.train, min(enough, len(self.train)), self.log, self.world)
+        searched = [self._num_compared(metric) for metric in self.metrics if metric.kind.reference == "both"]
+        return real_features(self.extractor, self.train, max(self._num_train, *searched, 0), self.log, self.world)
 
     @property
     def _needs_images(self) -> bool:
@@ -260,12 +266,9 @@ class Evaluator:
 
     @cached_property
     def _held_out(self) -> SampleFeatures:
-        """Features of the held-out images, as many as any metric needs."""
-        compared = [metric for metric in self.metrics if metric.kind.reference in ("held_out", "both")]
-        enough = max(self._num_real, *map(self._num_held_out, compared), 0)
-        needs_accuracy = self.extractor.accuracy is None and classifies_data(self.extractor)
-        count = MAX_FOR_ACCURACY if needs_accuracy else enough
-        count = max(enough, min(count, len(self.held_out)))
+        """Features of the held-out images: those that are compared, and those that the accuracy is measured on."""
+        num_for_accuracy = min(MAX_FOR_ACCURACY, len(self.held_out)) if self._measures_accuracy else 0
+        count = max(self._num_held_out, num_for_accuracy)
         return real_features(self.extractor, self.held_out, count, self.log, self.world)
 
 
@@ -277,14 +280,11 @@ def classifier_test(held_out: Source, log: Callable[[str], None]) -> ClassifierT
 
     def accuracy_after(image_NCHW: Tensor, label_N: Tensor) -> float:
         generated = InMemorySource(image_NCHW, label_N, held_out.class_names)
-        progress = ProgressLines(
-            label="score", unit="steps of a classifier of generated images", total=classifier.STEPS, log=log
-        )
+        unit = "steps of a classifier of generated images"
+        progress = ProgressLines(label="score", unit=unit, total=classifier.STEPS, log=log)
         net = classifier.train_classifier(generated, _CLASSIFIER_SEED, progress)
-        num_classes = len(held_out.class_names)
-        trained = FeatureExtractor(name="cas", network=net, shape=held_out.shape, num_classes=num_classes, sha256="")
-        accuracy = trained.with_accuracy(held_out).accuracy
-        assert accuracy is not None, "the data has classes"
-        return accuracy
+        classes = len(held_out.class_names)
+        trained = FeatureExtractor(name="cas", network=net, shape=held_out.shape, num_classes=classes, sha256="")
+        return accuracy(trained.compute_rows(held_out, min(MAX_FOR_ACCURACY, len(held_out))))
 
     return ClassifierTest(accuracy_after, held_out.shape)

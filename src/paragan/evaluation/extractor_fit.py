@@ -41,8 +41,8 @@ def classifies_data(extractor: FeatureExtractor) -> bool:
 def accuracy_warning(extractor: FeatureExtractor, accuracy: float | None, num_real: int) -> str | None:
     """Return a warning for an extractor of low accuracy. num_real: held-out images that are scored, 0 for too few.
 
-    How an image is turned can be hard to see while the features that were learnt for it are good: only
-    an accuracy near chance is warned of.
+    Of a classifier of rotations only an accuracy near chance is low: its features can be good although rotations of
+    these images are hard to tell apart.
     """
     if accuracy is None or accuracy >= _RELIABLE:
         return None
@@ -66,7 +66,7 @@ def _rotation_warning(extractor: FeatureExtractor, accuracy: float) -> str | Non
 
 
 def knows_other_images(extractor: FeatureExtractor, accuracy: float | None) -> bool:
-    """Return whether a packaged classifier is right on so few images that it was trained on others."""
+    """Return whether a packaged classifier is right on less than twice what chance gives: it was trained on others."""
     if extractor.task != CLASSES or extractor.num_classes is None or extractor.name == "judge" or accuracy is None:
         return False
     return accuracy < 2 / extractor.num_classes

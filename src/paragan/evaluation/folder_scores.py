@@ -84,7 +84,7 @@ def read_images(
             decoded = list(threads.map(decode, rows))
             block_BF = torch.cat(_features(extractor, decoded, [images.where(row) for row in rows]))
             if not first:
-                # In one piece: small tensors that stay between large ones that go would pin the heap (2 GB of 64 px).
+                # One tensor for all: small ones between images, which are freed, would keep the heap large (2 GB).
                 features_NF = torch.empty(len(images), block_BF.shape[1])
             features_NF[first : first + len(rows)] = block_BF
             update(min(first + _BLOCK_IMAGES, len(images)), len(images))

@@ -52,28 +52,30 @@ def compute_features(
 
     blocks: first row and number of rows of each, distributed round-robin. Every rank calls the generator equally
     often. log: receives lines of progress. with_images: also return the images. is_sharded: the generator's forward
-    has collectives. Raises `DivergedError` if images are not finite; an error of one rank is raised on all.
+    has collectives. Raises `DivergedError` if images are not finite. An error of one of several ranks is raised on all
+    after the last block, since the others wait in collectives for every block; one of a sharded forward at once, since
+    they wait inside of it.
     """
     local_blocks = blocks[world.rank :: world.size]
     num_rounds = -(-len(blocks) // world.size)
     local_blocks += blocks[-1:] * (num_rounds - len(local_blocks))  # padding, which `_gather` leaves out
     last_first, last_count = blocks[-1]
     computed = []
-    failure: Exception | None = None  # the other ranks count on this one until all have finished
+    failure: Exception | None = None
     progress = ProgressLines(label="score", unit="images", total=last_first + last_count, log=log)
     for first, count in local_blocks:
         progress(first)
-        x: Tensor | None = None  # None: the generator has failed
+        x: Tensor | None = None
         try:
             x, labels = generate(first, count)
             features = extractor.compute(x, labels)
             computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
         except Exception as error:
-            if is_sharded and x is None:  # the other ranks wait for this one inside of the forward
+            if is_sharded and x is None:
                 raise
             failure = failure or error
-        require_finite(torch.zeros(0) if x is None else x, world)  # collective: every rank calls it in every round
-        if failure is not None and world.size == 1:  # no other rank waits, and the remaining blocks would fail as well
+        require_finite(x, world)  # before the failure: an extractor fails because images are not finite
+        if failure is not None and world.size == 1:
             raise failure
     raise_on_all_ranks(world, failure)
     return _gather(SampleFeatures.concatenate(computed), [count for _, count in blocks], world)
@@ -108,10 +110,9 @@ def to_uint8(x_BCHW: Tensor) -> Tensor:
     return ((x_BCHW.detach().clamp(-1, 1) + 1) * 127.5).round().to("cpu", torch.uint8)
 
 
-def require_finite(x_BCHW: Tensor, world: World = ALONE) -> Tensor:
-    """Return the images; `DivergedError` on all ranks if some are not finite. Collective."""
-    if world.any(not x_BCHW.isfinite().all()):
+def require_finite(x_BCHW: Tensor | None, world: World = ALONE) -> None:
+    """Raise `DivergedError` on all ranks if some images are not finite. Collective. None: this rank has none."""
+    if world.any(x_BCHW is not None and not x_BCHW.isfinite().all()):
         raise DivergedError(
             "score: generated images are not finite, the run has diverged; go back to an earlier checkpoint"
         )
-    return x_BCHW

@@ -82,24 +82,22 @@ class TargetEvaluator(ABC):
         began = time.monotonic()
         count = 0
         by_block: dict[str, list[Metric]] = {metric.name: [] for metric in self.empty}
-        errors: dict[str, Exception] = {}
         for block in blocks:
             count += len(block)
-            for metric in self.empty:
+            for metric in [metric for metric in self.empty if metric.name in by_block]:
                 try:
                     by_block[metric.name].append(metric.update(block))
                 except Exception as error:  # of any kind: a metric may be a user's
-                    errors.setdefault(metric.name, error)
+                    self._failures.add(metric.name, error)
+                    del by_block[metric.name]
         values: dict[str, float] = {}
-        for name in [name for name in by_block if name not in errors]:
+        for name, metrics in by_block.items():
             try:
-                values[name] = number_of(_merged(by_block[name]).compute())
+                values[name] = number_of(_merged(metrics).compute())
             except Exception as error:
-                errors[name] = error
+                self._failures.add(name, error)
         resamples = self.options.resamples
         intervals = {name: _interval(value, by_block[name], resamples) for name, value in values.items()}
-        for name, failure in errors.items():
-            self._failures.add(name, failure)
         return Score(
             metrics=values,
             num_images=count,
@@ -130,16 +128,15 @@ class PairEvaluator(TargetEvaluator):
                 generator, z, y_B=None, batch=len(z), condition=condition, mode=mode, seed=prior.seed, first=first
             )
 
-        return self._translated(translate)
+        return self.translated(translate)
 
-    def score(self, translate: Translate) -> Score:
-        """Compare the translated conditions with their targets; `DivergedError` if they are not finite."""
-        return self.compare(self._translated(translate))
-
-    def _translated(self, translate: Translate) -> Iterator[SamplePairs]:
+    def translated(self, translate: Translate) -> Iterator[SamplePairs]:
+        """Yield translated conditions next to their targets; `DivergedError` if they are not finite."""
         for first in range(0, self.num_samples, BLOCK):
             target, condition = fetch_pairs(self.held_out, first, min(BLOCK, self.num_samples - first))
-            yield SamplePairs(require_finite(translate(first, condition)), target)
+            translated = translate(first, condition)
+            require_finite(translated)
+            yield SamplePairs(translated, target)
 
 
 def _merged(blocks: Sequence[Metric]) -> Metric:

@@ -18,7 +18,7 @@ from paragan.core.source import Source
 from paragan.evaluation.generated_features import compute_features, row_blocks, to_uint8
 from paragan.features.base.extractor import REAL_AT_ONCE, FeatureExtractor, real_batch, real_batches
 
-_FORMAT = 2  # of the labels and splits of all data sets, too
+_FORMAT = 2  # raised when a data set of the package changes its labels or splits: fingerprints do not show that
 _MAX_BYTES = 2 << 30  # 50,000 images by the Inception network take 0.6 GB
 
 
@@ -44,7 +44,7 @@ def real_features(
 
     path = cache_dir() / "features" / f"{_key(extractor, source, count)}.safetensors"
     features = _read(path, count)
-    if world.any(features is None) or features is None:  # ranks may have separate caches, and compute together
+    if world.any(features is None) or features is None:  # a rank without it in its own cache needs all to compute
         features = compute()
         with suppress(OSError):  # without space or permission, nothing is cached
             path.parent.mkdir(parents=True, exist_ok=True)

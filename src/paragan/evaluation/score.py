@@ -12,16 +12,16 @@ from paragan.core.metric import Direction
 
 @dataclass(frozen=True)
 class FailureLog:
-    """Lines about metrics without a value; each reason is said once, and the run goes on."""
+    """Warnings about metrics without a value, each printed once."""
 
     log: Callable[[str], None]
-    _said: set[str] = field(default_factory=set, init=False)
+    _logged: set[str] = field(default_factory=set, init=False)
 
     def add(self, name: str, error: Exception) -> None:
-        """Say why a metric, or the score of a mixture, has no value."""
+        """Warn why a metric, or the score of a mixture, has no value."""
         text = f"warning: score: {name} has no value: {describe_error(error)}"
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             self.log(text)
 
 
@@ -44,14 +44,8 @@ class Score:
     seconds: float = field(default=0.0, compare=False)
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Score:
-        """Return the score whose fields these are, read from JSON."""
-        directions = {name: Direction(number) for name, number in values["directions"].items()}
-        return cls(**{**values, "directions": directions})
-
-    @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> Score:
-        """Return the score whose `values` a score event has."""
+        """Return the score with these `values`, as an event has them or JSON; `seconds` is not among them."""
         return cls(
             metrics={name: value for name, value in values.items() if isinstance(value, float)},
             num_images=values["num_images"],
@@ -63,7 +57,7 @@ class Score:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Values of an event and of `score.json`."""
+        """Values of an event and of `score.json`: each metric under its name, the only ones that are a float."""
         real = {"real": self.real} if self.real else {}
         directions = {name: int(direction) for name, direction in self.directions.items()}
         return {
@@ -78,7 +72,8 @@ class Score:
     @property
     def ranked(self) -> list[str]:
         """Metrics with a direction; the first that has a value decides which checkpoint is the best."""
-        return list(filter(self.direction, dict.fromkeys((*self.directions, *self.metrics))))
+        names = dict.fromkeys((*self.directions, *self.metrics))
+        return [name for name in names if self.direction(name) is not Direction.NEITHER]
 
     @property
     def decisive(self) -> str | None:

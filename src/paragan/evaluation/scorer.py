@@ -44,7 +44,7 @@ def build_scorer(options: EvaluationOptions, context: ExtractorContext) -> Calla
     """
     held_out = context.held_out
     if options.features is not None and held_out.has_pairs:
-        if options.features.name != JUDGE:
+        if options.features.name != JUDGE:  # to which the default, `auto`, resolves for pairs
             raise ConfigError(
                 f"evaluation.features={options.features.name} is not used: data of pairs is "
                 "scored against its targets; leave it out, or set it to null"
@@ -70,20 +70,16 @@ def build_evaluator(options: EvaluationOptions, context: ExtractorContext) -> Ca
     context = replace(context, name=extractor_name(choice), dtype=dtype, batch_size=options.batch_size)
     prepared = registry.load_module("features", choice.name).prepare(choice.options, context)
 
-    @cache
-    def evaluator() -> Evaluator:
-        extractor = prepared if isinstance(prepared, FeatureExtractor) else prepared()
-        return _evaluator_by(extractor, options, context)
+    if isinstance(prepared, FeatureExtractor):
+        _evaluator_by(prepared, options, context)  # report an extractor for other images before anything is written
 
     @cache
-    def fitting_evaluator() -> Evaluator:
-        by_choice = evaluator()
+    def evaluator() -> Evaluator:
+        by_choice = _evaluator_by(prepared() if callable(prepared) else prepared, options, context)
         is_unfit = knows_other_images(by_choice.extractor, by_choice.accuracy)
         return _judge_evaluator(by_choice, options, context) if is_unfit else by_choice
 
-    if isinstance(prepared, FeatureExtractor):
-        evaluator()  # report an extractor for other images before anything is written
-    return fitting_evaluator
+    return evaluator
 
 
 def _evaluator_by(extractor: FeatureExtractor, options: EvaluationOptions, context: ExtractorContext) -> Evaluator:

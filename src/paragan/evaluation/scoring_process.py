@@ -55,7 +55,7 @@ class ScoringProcess:
         self._received = rest
         try:
             reply: dict[str, Any] = json.loads(line)
-            return reply if "error" in reply else {**reply, "score": Score.from_json(reply["score"])}
+            return reply if "error" in reply else {**reply, "score": Score.from_values(reply["score"])}
         except (ValueError, KeyError, TypeError, AttributeError):
             return self.end(_INVALID)
 

@@ -15,7 +15,7 @@ from paragan.storage import npz
 FILE_SUFFIX = ".npz"
 _ARRAYS = ("mu", "sigma")  # as these programs name them
 _EXTRACTOR = "extractor"
-_MAX_VALUE = 1e38  # of float32, in which features are; products of larger ones overflow
+_MAX_VALUE = 1e38  # about the largest float32, in which features are computed
 _ROUNDING = 1e-3  # of a covariance in half precision
 
 

@@ -66,7 +66,7 @@ class TensorEvaluator(TargetEvaluator):
             yield SamplePairs(generated, target, tokens_without_padding(output.extra, self._mask(batch)))
 
     def _mask(self, batch: Batch) -> Tensor | None:
-        """Return where what the tokens stand for is not padded, (1, L); None if nothing is."""
+        """Return the mask (1, L) of the values that G encodes as tokens: the sample, or else its first padded input."""
         if not any(Needs.TOKENS in metric.needs for metric in self.empty):
             return None
         padded = {name for name, spec in self.held_out.tensors.items() if spec.padded_axis is not None}
@@ -87,10 +87,11 @@ class TensorEvaluator(TargetEvaluator):
 
 
 def tokens_without_padding(extra: Mapping[str, Tensor], mask_1L: Tensor | None) -> Mapping[str, Tensor]:
-    """Return what G returned of one sample, with `tokens` cut on their last axis.
+    """Return what G returned of one sample, without the `tokens` of padding on their last axis.
 
-    mask_1L: where the sample is not padded; None if it is not. `tokens_mask` (1, N) has the tokens that count; without
-    it each of N tokens stands for L / N places. Raises `ConfigError` if that is no whole number.
+    mask_1L: of the values that the tokens encode; None: no padding. `tokens_mask` (1, N) of G decides; without it each
+    of N tokens stands for L / N values: of 12 tokens for 700 values, padded to 1200, the first 7 remain. Raises
+    `ConfigError` if L / N is no whole number.
     """
     tokens = extra.get("tokens")
     if tokens is None or mask_1L is None or tokens.dim() < 2:
@@ -108,5 +109,5 @@ def tokens_without_padding(extra: Mapping[str, Tensor], mask_1L: Tensor | None) 
             f"{padded}, which is not a multiple of {count}: the tokens of the padding are unknown; return "
             "tokens_mask (B, N) next to tokens, or pass buckets that are multiples"
         )
-    ratio = padded // count
-    return {**extra, "tokens": tokens[..., : -(-length // ratio)]}
+    values_per_token = padded // count
+    return {**extra, "tokens": tokens[..., : -(-length // values_per_token)]}

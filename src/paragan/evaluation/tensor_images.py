@@ -46,27 +46,32 @@ class SampleImages(DerivedSource):
 
 
 def is_scored(source: Source, sample: str) -> bool:
-    """Return whether an extractor reads these samples: (1 or 3, H, W), integers or in [-1, 1], by number."""
+    """Return whether an extractor reads these samples: images (1 or 3, H, W), of whole numbers or in [-1, 1]."""
     limits = image_range(source, sample)
-    return limits is not None and max(map(abs, limits)) <= 1
+    return _are_images(source, sample) and (limits is None or max(map(abs, limits)) <= 1)
 
 
 def image_range(source: Source, sample: str) -> tuple[float, float] | None:
-    """Return the lowest and highest value of the first images, 0 for uint8; None if these are no images to score."""
-    spec = source.tensors[sample]
-    if len(spec.shape) != 3 or not is_pictured(spec.shape) or min(spec.shape[1:]) < _MIN_SIDE:
+    """Return the lowest and highest finite value of the first images of floats; None for other samples."""
+    if not _are_images(source, sample) or source.tensors[sample].is_image:
         return None
-    if isinstance(source, StreamedSource) or len(source) < 2:
-        return None
-    if spec.is_image or not spec.dtype.is_floating_point:
-        return (0.0, 0.0) if spec.is_image else None
     x = source.fetch(np.arange(min(_TRIED, len(source))))[sample]
     x = x[x.isfinite()]  # a run names samples that are not finite
-    return (float(x.amin()), float(x.amax())) if len(x) else (0.0, 0.0)
+    return (float(x.amin()), float(x.amax())) if len(x) else None
+
+
+def _are_images(source: Source, sample: str) -> bool:
+    spec = source.tensors[sample]
+    if isinstance(source, StreamedSource) or len(source) < 2 or not (spec.is_image or spec.dtype.is_floating_point):
+        return False
+    return len(spec.shape) == 3 and is_pictured(spec.shape) and min(spec.shape[1:]) >= _MIN_SIDE
 
 
 def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, Source, Source]:
-    """Return images of both splits (without held-out ones, a fifth is held out) and the samples whose inputs G gets."""
+    """Return training images, held-out images, and the samples from whose inputs G generates.
+
+    Without held-out samples (`held_out is train`), a fifth of the training images is held out.
+    """
     held_out, names = of_trained_classes(train, held_out)
     images = SampleImages(train, sample, names)
     if held_out is not train:
@@ -77,7 +82,11 @@ def both_splits(train: Source, held_out: Source, sample: str) -> tuple[Source, S
 
 
 def of_trained_classes(train: Source, held_out: Source) -> tuple[Source, tuple[str, ...]]:
-    """Return the held-out samples of classes that are trained, all without labels in memory, and the classes' names."""
+    """Return the held-out samples of classes that are trained, and the names of the classes.
+
+    All samples where no labels are in memory; all, without names, where no label is trained. What is left out is added
+    to `train.notices`.
+    """
     trained_N, labels_N = train.row_labels(), held_out.row_labels()
     names = train.class_names
     if not names and trained_N is not None and trained_N.min() == 0 < trained_N.max() < _MAX_CLASSES:
@@ -85,15 +94,14 @@ def of_trained_classes(train: Source, held_out: Source) -> tuple[Source, tuple[s
     if not names or trained_N is None or labels_N is None:
         return held_out, names
     is_trained_N = np.isin(labels_N, trained_N)
+    if is_trained_N.all():
+        return held_out, names
     others, counts = np.unique(labels_N[~is_trained_N], return_counts=True)
     notices = untrained_classes([str(label) for label in others], [0] * len(others), counts.tolist())
     if not is_trained_N.any():
         notices = ("held_out: no sample has a label that is trained, and scores leave labels out; correct the labels",)
-        names = ()
-    elif notices:
-        held_out = SubsetSource(held_out, np.flatnonzero(is_trained_N))
     train.notices += tuple(line for line in notices if line not in train.notices)  # of an earlier run of the program
-    return held_out, names
+    return (SubsetSource(held_out, np.flatnonzero(is_trained_N)), names) if is_trained_N.any() else (held_out, ())
 
 
 def sample_inputs(generator: CalledNetwork, source: Source, prior: Prior, total: int, mode: Mode) -> Generate:

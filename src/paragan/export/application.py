@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from paragan.core.errors import ConfigError, DataError, is_out_of_memory
 from paragan.core.printable import size_text
 from paragan.core.source import AudioFormat
-from paragan.export.tiles import Call, Progress, Tiling, call_in_tiles, cut, no_progress, pad_to_multiple
+from paragan.export.tiles import Call, Progress, Tiling, call_in_tiles, cut, pad_to_multiple
 
 MAX_PIXELS = 1 << 22  # of an output that is computed in one piece
 MAX_SAMPLES = 1 << 21  # of audio, likewise
@@ -57,7 +57,7 @@ class Application:
     scale: Fraction
     audio: AudioFormat | None = None
     derive: Call | None = None
-    progress: Progress = no_progress
+    progress: Progress = lambda share: None
 
     def __call__(self, x: Tensor, *, tile: int | None = None, overlap: int | None = None) -> Tensor:
         """Return the outputs of x (B, channels, *sizes), on the CPU.
@@ -143,27 +143,26 @@ def find_application(
     net: nn.Module,
     call: Call,
     shape: Sequence[int],
-    multiple: int | None = None,
     audio: AudioFormat | None = None,
     derive: Call | None = None,
 ) -> Application:
     """Return what a network does, as seen by its output for silence or grey.
 
-    shape: of an input that it takes. multiple: None: `net.input_multiple`, or the largest power of two that divides
-    the sizes of `shape`.
+    shape: of an input that it takes. Inputs are padded to a multiple of `net.input_multiple`, or, for a network without
+    it, of the largest power of two that divides the sizes of `shape`.
     """
     if len(shape) not in (2, 3) or min(shape) < 1:
         raise ConfigError(f"apply: inputs of {size_text(shape)} are not images or audio; call paragan.load(RUN).net")
     output = _checked_call(call, torch.zeros((1, *shape)))
     common = math.gcd(*shape[1:])
-    step = multiple or int(getattr(net, "input_multiple", common & -common))
+    multiple = int(getattr(net, "input_multiple", common & -common))
     return Application(
         net=net,
         call=call,
         kind="image" if len(shape) == 3 else "audio",
         channels=shape[0],
-        multiple=step,
-        minimum=_smallest_size(call, shape, step),
+        multiple=multiple,
+        minimum=_smallest_size(call, shape, multiple),
         scale=Fraction(output.shape[-1], shape[-1]),
         audio=audio,
         derive=derive,
@@ -171,7 +170,7 @@ def find_application(
 
 
 def _smallest_size(call: Call, shape: Sequence[int], multiple: int) -> int:
-    """Return the smallest size that a network takes: one that reflects its input needs more than a pixel."""
+    """Return the first size that a network takes, of a multiple doubled: layers that reflect need more than a pixel."""
     size = multiple
     while size < max(shape[1:]):
         with suppress(ConfigError):

@@ -53,7 +53,7 @@ class Bundle:
         folder = self._folder(path)
         stale = [file for file in folder.files if file.is_file() and not folder.is_exported(file)]
         begin_card(path)
-        # first what may fail: the weights then still belong to the former programs
+        # programs first, as tracing may fail: then the former weights and programs still belong together
         program_stem = self.direction or "generator"
         programs = {name: path / f"{program_stem}{ENDINGS[name]}" for name in WRITERS if name in formats}
         program_lines = self._write_programs(programs, folder)
@@ -116,9 +116,9 @@ class Bundle:
         write_text(folder.card, f"{text}\n{folder.mark}\n")
 
     def _write_programs(self, paths: Mapping[str, Path], folder: ExportFolder) -> list[str]:
-        """Write programs and return their lines; after a failure none is left next to other weights."""
+        """Write programs and return their lines; after a failure none is left next to the weights of another export."""
         lines: list[str] = []
-        written: list[Path] = []  # without the one that fails: writers replace a file as a whole, or not
+        written: list[Path] = []  # not the one that fails: its writer leaves no file, or the former one
         try:
             for name, path in paths.items():
                 lines.append(self.write_file(path, name))

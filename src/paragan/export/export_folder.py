@@ -1,4 +1,9 @@
-"""Folder of an exported network: which of its files an export has written, and of which weights."""
+"""Folder of an exported network: which of its files an export has written, and of which weights.
+
+The model card (README.md) says so. Where there is none, an export first writes one without a mark, by which the next
+export knows the files of one that was killed; then programs and weights; then the whole card. Its rows have the sha256
+of each file, and its last line, the mark, stands for the weights and the config.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +55,7 @@ class ExportFolder:
         return self.mark in read_card(self.path)
 
     def is_exported(self, file: Path) -> bool:
-        """Return whether that card lists a file, which has not changed since."""
+        """Return whether that card lists a file, which has not changed since: it may stay."""
         return self.has_card() and file.is_file() and file_row(file, self.step) in read_card(self.path)
 
     def check_single(self, file: Path) -> None:
@@ -88,7 +93,7 @@ def read_card(folder: Path) -> str:
 
 
 def begin_card(folder: Path) -> None:
-    """Write a model card that says that the export has not ended, if there is none: a next export knows its files."""
+    """Write a model card that says that the export has not ended, if there is none."""
     if not (folder / CARD).exists():
         write_text(folder / CARD, f"{OWN_ROW}|\n\nThis export has not ended. The same command writes all of it.\n")
 

@@ -52,7 +52,7 @@ class GeneratorInfo:
         shape, class_names, step, images = (values[key] for key in ("shape", "class_names", "step", "images"))
         channels = values.get("condition_channels")
         axes = tuple(shape) if isinstance(shape, (list, tuple)) and 0 < len(shape) <= _MAX_AXES else ()
-        positive = [axis for axis in axes if axis != -1] + [step + 1, images + 1]
+        positive = [axis for axis in axes if axis != -1] + [step + 1, images + 1]  # both may be 0
         if channels is not None:
             positive.append(channels)
         if not axes or any(type(number) is not int or not 0 < number < 1 << 48 for number in positive):

@@ -12,7 +12,9 @@ from typing import Any
 import jinja2
 
 from paragan import __version__
+from paragan.core.tensor_game import LATENT
 from paragan.export.sampler import Sampler
+from paragan.export.summary import metric_values
 from paragan.export.tensor_sampler import TensorSampler
 from paragan.export.traceable import Traceable, traceable
 
@@ -25,12 +27,11 @@ def render_card(
 ) -> str:
     """Render the card as Markdown.
 
-    tree: the config. score: as in `score.json`, or empty. files: all that the card is about.
+    tree: the config. score: as in `score.json`, or empty. files: all that the card is about. trust: `pg.load` needs
+    `trust=True`, since the config names code outside paragan.
     """
     info = sampler.info
-    metrics = {
-        key: value for key, value in score.items() if isinstance(value, float) and key not in ("kimg", "seconds")
-    }
+    metrics = metric_values(score)
     real = _mapping(score.get("real"))
     network = _network(sampler, files)
     return render(
@@ -123,7 +124,7 @@ def _example(sampler: Sampler, trust: str) -> list[str]:
             audio = f"audio = torch.zeros({sampler.info.shape[0]}, 8000)  # channels, samples in [-1, 1]; of any length"
             return ["import torch", "import paragan as pg", load, audio, *results]
     if isinstance(sampler, TensorSampler):
-        is_sampled = "sample(" in results[0]
+        is_sampled = sampler.inputs == (LATENT,)  # others need tensors of the user, which an example does not have
         return ["import paragan as pg", load, results[0] if is_sampled else f"# {results[0]}"]
     return ["import paragan as pg", load, f'{sampler.call_texts()[0]}.save("mine.png")']
 

@@ -17,6 +17,7 @@ from paragan.export.traceable import Traceable
 
 _WRAPPER = "network."  # names in a program begin so: those of `TensorsOnly`
 _NO_OUTPUT = ("aten._assert_tensor_metadata", "aten._assert_scalar", "aten.sym_constrain_range")
+_Assigned = tuple[list[str], str, str]  # lines before the assignment of a result, its indentation, the expression
 _LITERALS = (bool, int, float, str, type(None))
 
 
@@ -90,7 +91,7 @@ class _Source:
     def _block(self, graph: fx.Graph, inputs: tuple[str, ...]) -> tuple[list[str], list[str]]:
         """Return lines and the expressions of the outputs. inputs: expressions of the placeholders."""
         lines: list[str] = []
-        texts: dict[fx.Node, str] = {}  # expressions of values
+        texts: dict[fx.Node, str] = {}  # how the value of a node is read: a name, or a tensor of the module
         nodes = [node for node in graph.nodes if not str(node.target).startswith(_NO_OUTPUT)]
         last_readers = {argument: node for node in nodes for argument in node.all_input_nodes}
         remaining_inputs = iter(inputs)
@@ -102,12 +103,11 @@ class _Source:
             elif node.op == "output":
                 return lines, [self._expression(output, texts) for output in node.args[0]]
             elif node.op == "call_function":
-                *before, expression = self._call(graph, node, texts)
+                before, indent, expression = self._call(graph, node, texts)
                 last_read = [x for x in node.all_input_nodes if x.op == "call_function" and last_readers[x] is node]
                 self.free += [texts[argument] for argument in reversed(last_read)]
-                texts[node] = self._name()
-                # of a region: `with torch.set_grad_enabled(False):`, then `    x3 = (x1, x2,)`
-                lines += [*before, f"{_indent(expression)}{texts[node]} = {expression.lstrip()}"]
+                texts[node] = self._name()  # after the arguments are free: the result may take the name of one
+                lines += [*before, f"{indent}{texts[node]} = {expression}"]
         raise CheckpointError("export: the traced network has no output; use --format torch instead")
 
     def _name(self) -> str:
@@ -118,22 +118,21 @@ class _Source:
         name = f"x{self.number}"
         return self._name() if name in self.inputs else name
 
-    def _call(self, graph: fx.Graph, node: fx.Node, texts: Mapping[fx.Node, str]) -> list[str]:
-        """Return lines of which the last one is an expression."""
+    def _call(self, graph: fx.Graph, node: fx.Node, texts: Mapping[fx.Node, str]) -> _Assigned:
         if str(node.target) == "wrap_with_set_grad_enabled":
             return self._without_gradients(graph, node, texts)
         arguments = [self._expression(value, texts) for value in node.args]
         arguments += [f"{key}={self._expression(value, texts)}" for key, value in node.kwargs.items()]
-        return [f"{_function(node.target)}({', '.join(arguments)})"]
+        return [], "", f"{_function(node.target)}({', '.join(arguments)})"
 
-    def _without_gradients(self, graph: fx.Graph, node: fx.Node, texts: Mapping[fx.Node, str]) -> list[str]:
-        """Return a region of `torch.no_grad`, which a program holds as a graph of its own."""
+    def _without_gradients(self, graph: fx.Graph, node: fx.Node, texts: Mapping[fx.Node, str]) -> _Assigned:
+        """Return a region of `torch.no_grad`, which a program holds as a graph of its own, as `_call` does."""
         enabled, region, *values = node.args
         assert isinstance(region, fx.Node) and graph.owning_module is not None
         inner = getattr(graph.owning_module, str(region.target))
         lines, outputs = self._block(inner.graph, tuple(self._expression(value, texts) for value in values))
-        block = [*lines, f"({', '.join(outputs)},)"]
-        return [f"with torch.set_grad_enabled({enabled!r}):", *(f"    {line}" for line in block)]
+        opening = f"with torch.set_grad_enabled({enabled!r}):"
+        return [opening, *(f"    {line}" for line in lines)], "    ", f"({', '.join(outputs)},)"
 
     def _expression(self, value: Any, texts: Mapping[fx.Node, str]) -> str:
         if isinstance(value, fx.Node):
@@ -150,10 +149,6 @@ class _Source:
         raise CheckpointError(
             f"export: a {type(value).__name__} cannot be written as Python; use --format torch instead"
         )
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
 
 
 def _function(target: Callable[..., Any] | str) -> str:

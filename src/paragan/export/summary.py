@@ -67,8 +67,7 @@ class Summarised(ABC):
         trained = f"{counted(self.info.step, 'step')}, {counted(self.info.images, 'sample')}"
         names = self.class_names
         listed = join_some(names, _MAX_CLASS_NAMES)
-        values = {name: value for name, value in self.score.items() if isinstance(value, float)}
-        score = "  ".join(f"{name} {value:.4g}" for name, value in values.items() if name not in ("kimg", "seconds"))
+        score = "  ".join(f"{name} {value:.4g}" for name, value in metric_values(self.score).items())
         rows = {
             "generator": f"{self.config.model.name}, {num_weights:,} weights; {self.origin or trained}",
             "input": " and ".join(self.input_texts()),
@@ -78,3 +77,8 @@ class Summarised(ABC):
             "call": "; ".join(self.call_texts()),
         }
         return "\n".join(f"{name:10}{text}" for name, text in rows.items())
+
+
+def metric_values(score: Mapping[str, object]) -> dict[str, float]:
+    """Return the metrics of a `score.json`, whose other floats are the place in the run."""
+    return {k: value for k, value in score.items() if isinstance(value, float) and k not in ("kimg", "seconds")}

@@ -29,6 +29,9 @@ from paragan.game.sampling import Mode, generate_tensors
 class TensorSampler(Sampler):
     """A trained generator that is called with its inputs by name: `sampler.net(mel=mel)`.
 
+    From one image or audio (a vocoder) it makes samples by `apply`, also with two directions (CycleGAN); from latents
+    alone by `sample`; from other tensors by `sample` with the run's data, or by `net(...)`.
+
     Of a `Sampler` it has `latents`, `mode`, `apply` and the summary; `generate`, `blocks`, `labels`, `conditions` and
     `pairs` are for generators of images from latents and classes, see `check_inputs`. sample_name: of the tensor that
     it generates. `info.shape`: that of one sample.
@@ -111,8 +114,7 @@ class TensorSampler(Sampler):
             raise ConfigError(f"apply: directions of this generator, for --direction: {listed}")
         channels, height, width = self.info.shape  # of CycleGAN's sample, an image of each domain side by side
         call = partial(self._call, directions[direction], lambda x: (x,), seed, mode)
-        multiple = getattr(self.net, "input_multiple", None)  # CycleGAN has one
-        return find_application(self.net, call, (channels, height, width // 2), multiple)
+        return find_application(self.net, call, (channels, height, width // 2))
 
     def _of_one_input(self, seed: int | None, mode: Mode | None) -> Application:
         names = [name for name in self.inputs if name != LATENT]

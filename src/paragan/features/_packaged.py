@@ -48,7 +48,6 @@ class PackagedExtractor:
 
     def prepare(self, options: PretrainedOptions, context: ExtractorContext) -> FeatureExtractor:
         """Read the network. Raises `DataError` if its file is damaged."""
-        settings = context.call_settings(options)
         return FeatureExtractor(
             name=context.name,
             network=self.network(),
@@ -56,7 +55,7 @@ class PackagedExtractor:
             num_classes=10,
             sha256=self.info["sha256"],
             crop=self.crops.get(context.train.shape[-1], 0),
-            **settings,
+            **context.call_settings(options),
         )
 
     def network(self) -> nn.Module:

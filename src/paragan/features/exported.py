@@ -58,7 +58,7 @@ def prepare(options: Options, context: ExtractorContext) -> FeatureExtractor:
             f"{', '.join(program.output_names)}"
         )
     common = context.call_settings(options, batch_size=50)
-    common["resize"] = f"{options.resize} to {height}x{width}"  # `call_settings` has that of published ones only
+    common["resize"] = f"{options.resize} to {height}x{width}"  # done by `to_input`, and named here for the record
     return FeatureExtractor(
         name=context.name,
         network=_Features(program, to_input, output, options.pool),

@@ -33,8 +33,8 @@ from paragan.storage.download import cache_dir
 JUDGE = "judge"
 ROTATION = "rotation"  # the task of a judge of data without classes
 _FORMAT = 1
-_MAX_INFO_BYTES = 1 << 20  # of judge.json and of weights
-_MAX_BYTES = 1 << 30
+_MAX_INFO_BYTES = 1 << 20  # of judge.json
+_MAX_BYTES = 1 << 30  # of weights
 _MAX_CACHED = 64  # classifiers of at most about 2 MB
 _NUM_HASHED = 32  # images of each split whose pixels are part of a cached classifier's name
 

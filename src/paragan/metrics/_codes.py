@@ -51,17 +51,14 @@ class CodebookMetric(RunningMetric):
             )
         codebooks, codes = self.count_LK.shape
         levels = [tokens] if codebooks == 1 or tokens.dim() < 2 else list(tokens.unbind(1))
-        is_whole = not tokens.is_floating_point()
-        if len(levels) != codebooks or not is_whole or not self._are_codes(tokens):
+        are_codes = not tokens.is_floating_point() and bool(((tokens >= 0) & (tokens < codes)).all())
+        if len(levels) != codebooks or not are_codes:
             shape = "x".join(map(str, tokens.shape[1:])) or "one number"
             has = f"the tokens of a sample are {shape}, {tokens.dtype}, the largest is {tokens.max()}"
             set_to = f"codebooks={codebooks} and codes={codes}"
             raise ConfigError(f"evaluation.metrics: {self.name}: {has}, but {set_to}; set both to those of G")
         counts = [torch.bincount(level.flatten().cpu(), minlength=codes) for level in levels]
         return self.including(count_LK=torch.stack(counts))
-
-    def _are_codes(self, tokens: Tensor) -> bool:
-        return bool((tokens >= 0).all()) and bool((tokens < self.count_LK.shape[1]).all())
 
     def compute(self) -> float:
         """Return the mean over the codebooks. Raises `ConfigError` without samples."""

@@ -18,7 +18,7 @@ _TIME_UNITS = ((172_800.0, 86_400.0, "d"), (7200.0, 3600.0, "h"), (120.0, 60.0, 
 _LABEL_GAP = 13.0  # minimum distance of two labels, pixels
 _SHORT_LABEL = 8  # characters; a longer one of a single curve says what the title says
 _LETTER = 7  # width of a letter of a label, pixels
-_CARRIED = 0.9  # intervals after its last point in which a curve has a value
+_CARRIED = 0.9  # for this share of the distance of its last two points, a curve has a value after the last one
 _MAX_ROWS = 40  # of a table
 _MAX_EVALUATION_ROWS = 200
 
@@ -154,7 +154,7 @@ def run_end(kimg: float, seconds: float) -> dict[str, float]:
 def table_rows(chart: Chart) -> list[list[str]]:
     """Return a chart as rows of step, kimg and the value of each curve there, with the first and last.
 
-    A sparse curve, such as telemetry next to steps, repeats its latest value.
+    A sparse curve, such as telemetry next to steps, repeats its latest value; evaluations (dots) have more rows.
     """
     curves = [line.curve for line in chart.lines]
     places = sorted({(p.kimg, p.step) for curve in curves for p in curve.points})
@@ -198,7 +198,7 @@ def _trace(curve: ChartCurve, axis: str, area: Area, style: Style) -> View:
     """
     places = [(area.x(getattr(point, axis), axis), point) for point in curve.points]
     drawn = [(x, area.y(point.value)) for x, point in places if point.value is not None]
-    ranges = [(x, point) for x, point in places if point.low <= point.high]  # false for NaN: a point without a range
+    ranges = [(x, point) for x, point in places if point.low <= point.high]  # an empty range is from inf to -inf
     band = dots = whiskers = ""
     if style == "evaluations":
         dots = "".join(f"M{x:g} {y:g}h0" for x, y in drawn)  # lines of length 0, whose round ends are dots

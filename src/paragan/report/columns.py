@@ -11,7 +11,7 @@ from paragan.report.scale import format_number, format_short
 WIDTH = 220
 HEIGHT = 70
 _PARTS = ("data", "generated")
-_MAX_COLUMNS = 24
+_MAX_COLUMNS = 24  # as `evaluation.column_statistics` writes; a strange record may have more
 _MAX_BINS = 48
 _MAX_CORRELATED = 12
 _SHADES = 8

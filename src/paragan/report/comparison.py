@@ -72,7 +72,12 @@ class ScoreRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs to compare, in the order of the command."""
+    """Runs to compare, in the order of the command.
+
+    Values of a metric compare if their protocols agree in the fields on which it depends (`comparable_part`).
+    `protocols` has the fields alone in which values of some metric differ; a value has the number of the first of them
+    that agrees with its own for its metric.
+    """
 
     runs: tuple[ComparedRun, ...]
 
@@ -112,12 +117,13 @@ class Comparison:
         return [self._score_row(metric) for metric in self.metrics]
 
     def protocol_of(self, entry: RecordEntry, metric: str) -> int:
-        """Return the index of the protocol of a value: the first of those by which it was measured equally."""
+        """Return the index of the protocol of a value."""
         part = comparable_part(self._differing_part(entry.protocol), metric)
         return self._first_protocols[metric, frozenset(part.items())]
 
     @cached_property
     def _first_protocols(self) -> dict[tuple[str, frozenset[tuple[str, str]]], int]:
+        """Index of the first protocol for a metric with these fields; a table, as there are many values."""
         first: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         for number, protocol in enumerate(self.protocols):
             for metric in self.metrics:

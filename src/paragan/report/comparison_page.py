@@ -12,7 +12,7 @@ from paragan.report.sample_frames import MAX_FRAME_BYTES, MAX_FRAME_SIDE, Frame,
 from paragan.report.series import Point
 from paragan.report.terminal_comparison import run_texts, value_text
 
-_MAX_CHARTS = 24  # per section
+_MAX_CHARTS = 24  # of series per section; twice as many of metrics
 _MAX_POINTS = 200  # evaluations per curve
 _MAX_STOPS = 60  # of the slider
 _SECTIONS = ("population", "game", "telemetry", "pace", "other")

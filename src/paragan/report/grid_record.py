@@ -47,13 +47,14 @@ class Grid:
         """Parse the `grid` of a start line; None without a valid shape."""
         values = to_mapping(line)
         shape = [to_natural(n) or 0 for n in first_items(values.get("shape"))]
-        if len(shape) != 2 or not 1 <= math.prod(shape) <= _MAX_CELLS:
+        cells = math.prod(shape)
+        if len(shape) != 2 or not 1 <= cells <= _MAX_CELLS:
             return None
         return cls(
             rows=shape[0],
             columns=shape[1],
             losses=tuple(single_line(name, _MAX_NAME) for name in first_items(values.get("losses"), _MAX_LOSSES)),
-            neighbours=_neighbours(values.get("neighbours"), math.prod(shape)),
+            neighbours=tuple(_members(group, cells) for group in first_items(values.get("neighbours"), cells)),
             scored_by=single_line(values.get("scored_by"), _MAX_NAME),
         )
 
@@ -123,7 +124,7 @@ class GridHistory:
         return self
 
     def add(self, step: int, kimg: float, values: Mapping[str, Any], seconds: float = 0.0) -> None:
-        """Add the next line; it replaces the latest generation if it has the same number."""
+        """Add the next line; one of the same number replaces the latest generation, an earlier one is left out."""
         number = to_natural(values.get("generation"))
         cells = to_mapping(values.get("cells"))
         grid = self.grid
@@ -154,10 +155,6 @@ class GridHistory:
             if routine in self.wall_s or len(self.wall_s) < _MAX_ROUTINES:
                 self.wall_s[routine] = self.wall_s.get(routine, 0.0) + wall_s
                 self.cpu_s[routine] = self.cpu_s.get(routine, 0.0) + finite_or_nan(cpus.get(name))
-
-
-def _neighbours(groups: object, cells: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(_members(group, cells) for group in first_items(groups, cells))
 
 
 def _members(group: object, cells: int) -> tuple[int, ...]:

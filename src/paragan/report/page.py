@@ -197,9 +197,8 @@ def list_events(history: History) -> list[tuple[int, str]]:
         values = ", ".join(f"{name} {format_number(value)}" for name, value in known)
         scores.append((entry.step, f"score: {values}" + (" (best)" if entry is best else "")))
     saved = [(step, f"checkpoint {path.rpartition('/')[2]}") for step, path in history.saves]
-    first = [event for event in history.events if event == (0, "started")]
-    later = [event for event in history.events if event != (0, "started")]
-    return sorted([*first, *scores, *saved, *later], key=lambda event: event[0])[::-1]  # stable within a step
+    every = [*scores, *saved, *history.events]
+    return sorted(every, key=lambda event: (event[0], event != (0, "started")))[::-1]  # stable within a step
 
 
 def _changed_settings(start: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -214,7 +213,7 @@ def _list_commands(folder: Path, history: History) -> list[tuple[str, str]]:
     They never include `--trust`: the user decides whether code named by a config may run. For a finished run, the
     command to continue doubles its length. A run whose networks are defined in a program has none.
     """
-    if history.start.get("commands") == {}:
+    if history.start.get("commands") == {}:  # as such a run records it
         return []
     program = program_command()
     run = shlex.quote(str(folder))

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +41,7 @@ class _Scorer:
             with deterministic_kernels(self._config.train.deterministic):
                 trainer = self._trainer
                 trainer.resume_from(read_checkpoint(Path(request["checkpoint"])))
-                return {"score": asdict(trainer.compute_score()), "warnings": self._warnings}
+                return {"score": trainer.compute_score().values, "warnings": self._warnings}
         except Exception as error:
             _, reason = outcome(error)
             return {"error": reason or f"{type(error).__name__}: {error}"}

@@ -64,7 +64,6 @@ class TrackerWriter:
 
     def __init__(self, name: str, open_tracker: Callable[[], Tracker]) -> None:
         self._name = name
-        self._finish_s = FINISH_S
         self._entries: Queue[Entry] = Queue(_MAX_PENDING)
         self._is_closing = threading.Event()
         self._has_dropped = False
@@ -92,9 +91,9 @@ class TrackerWriter:
     def close(self) -> None:
         """Finish the run; `TimeoutError` if the tracker takes longer than 20 s."""
         self._is_closing.set()
-        self._thread.join(self._finish_s)
+        self._thread.join(FINISH_S)
         if self._thread.is_alive():
-            raise TimeoutError(f"not finished within {self._finish_s:g} s")
+            raise TimeoutError(f"not finished within {FINISH_S:g} s")
         if self._error is not None:
             raise self._error
 

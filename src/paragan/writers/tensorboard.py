@@ -22,7 +22,7 @@ class Writer:
         from torch.utils.tensorboard import SummaryWriter
 
         subfolder = str(create_subfolder(folder, "tensorboard"))
-        self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step else 0)
+        self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step else 0)  # the first hidden step
         self._add_yaml("config", run_config(folder), step)
 
     def write(self, event: Event) -> None:

@@ -21,10 +21,10 @@ from tests.processes import ROOT, running, wait_for
 # Stands in for `runs/score_checkpoints.py`: the fd is by the step of the folder, and `words` may change the reply.
 STAND_IN = """
 import json, sys, time
-values = {"num_images": 10, "protocol": {"by": "hand"}, "directions": {"fd": -1}, "seconds": 0.5}
+values = {"num_images": 10, "protocol": {"by": "hand"}, "directions": {"fd": -1}}
 for line in sys.stdin:
     step = int(json.loads(line)["checkpoint"][-9:])
-    score = {"metrics": {"fd": {2: 3.0, 4: 1.5, 6: 2.5}.get(step, 9.0)}, "intervals": {"fd": [1.0, 2.0]}, **values}
+    score = {"fd": {2: 3.0, 4: 1.5, 6: 2.5}.get(step, 9.0), "intervals": {"fd": [1.0, 2.0]}, **values}
     reply = {"score": score, "warnings": ["warning: the extractor is rough"]}
     %s
     print(json.dumps(reply), flush=True)

@@ -156,7 +156,6 @@ def test_pair_evaluator_uses_and_records_mode():
 
 
 def test_pair_evaluator_images_not_finite_is_refused():
+    evaluator = PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=5, resamples=0))
     with pytest.raises(DivergedError, match="diverged"):
-        PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=5, resamples=0)).score(
-            lambda first, condition: condition * torch.nan
-        )
+        evaluator.compare(evaluator.translated(lambda first, condition: condition * torch.nan))

@@ -68,7 +68,7 @@ def test_pairs_are_scored_and_the_stamp_has_the_sha256(maps_file):
     options = perceptual_distance.Options(weights=str(maps_file[1]))
     chosen = (Choice("l1", None), Choice("perceptual_distance", options))
     evaluator = PairEvaluator(held_out=Held(), options=EvaluationOptions(num_images=5, metrics=chosen, resamples=0))
-    score = evaluator.score(lambda first, condition: condition)
+    score = evaluator.compare(evaluator.translated(lambda first, condition: condition))
     assert list(score.metrics) == ["l1", "perceptual_distance"] and score.metrics["perceptual_distance"] > 0
     stamp = score.protocol["perceptual_distance"]
     assert stamp["sha256"] == hashlib.sha256(maps_file[1].read_bytes()).hexdigest()

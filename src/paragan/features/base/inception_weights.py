@@ -58,7 +58,7 @@ def inception_extractor(
         takes_any_size=True,
         is_slow=True,
         published_names=published_names,
-        **{**context.call_settings(None, 50), "resize": network.variant.resize},
+        **(context.call_settings(None, 50) | {"resize": network.variant.resize}),  # the network's, for the record
     )
 
 
