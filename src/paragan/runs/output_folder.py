@@ -116,7 +116,7 @@ def _fitting(stem: str, ending: str) -> str:
     if len(name) + len(os.fsencode(ending)) <= _MAX_NAME_BYTES:
         return stem + ending
     mark = hashlib.blake2b(name + os.fsencode(ending), digest_size=4).hexdigest()
-    end = os.fsencode(ending)[-_MAX_NAME_BYTES // 2 :]
+    end = os.fsencode(ending)[-_MAX_NAME_BYTES // 2 :]  # with the ending of the input, which may be long
     return os.fsdecode(name[: _MAX_NAME_BYTES - len(mark) - 1 - len(end)] + f"-{mark}".encode() + end)
 
 

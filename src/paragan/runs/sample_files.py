@@ -1,6 +1,7 @@
 """Images of a generator as single files, or in one array: for scores by other programs, and for training on them."""
 
 import io
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from paragan.storage import npz
 
 _RECORD = "sampled.json"
 _DEFAULT_NUM = 64
+Labels = Sequence[Label] | None  # of the images of a folder, in turn; None: drawn
 _PILLOW: dict[str, dict[str, Any]] = {"png": {"format": "PNG"}, "webp": {"format": "WEBP", "lossless": True}}
 
 
@@ -30,8 +32,6 @@ def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Pat
     has the images as `arr_0`, uint8 (N, H, W, C), and the labels as `arr_1`, int64 (N,), if there are classes.
     """
     check_inputs(sampler, "sample --out DIR")
-    if request.grid or request.walk:
-        raise ConfigError("--grid and --walk are for sheets and films; leave them out, or pass a file to --out")
     assert request.out is not None
     num = request.num or _DEFAULT_NUM
     groups = _groups(sampler, request)
@@ -49,7 +49,7 @@ def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Pat
     return request.out
 
 
-def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Sequence[Label] | None]:
+def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Labels]:
     """Return the labels of each sub-folder; one without a name unless there is one for each class."""
     named = sampler.labels(len(request.classes), request.classes, option="--class") if request.classes else None
     numbers = None if named is None else named.tolist()
@@ -68,28 +68,22 @@ def _options(request: SampleRequest) -> dict[str, Any]:
     return {"seed": request.seed, "truncation": request.truncation, "mode": request.mode, "steps": request.steps}
 
 
-def _write_images(
-    sampler: Sampler, request: SampleRequest, num: int, labels: Sequence[Label] | None, folder: Path
-) -> Iterator[int]:
+def _write_images(sampler: Sampler, request: SampleRequest, num: int, labels: Labels, folder: Path) -> Iterator[int]:
     """Write the files that are missing; yield how many are done."""
-    width = max(6, len(str(num - 1)))
-    paths = [folder / f"{row:0{width}}.{request.file_format}" for row in range(num)]
-    is_missing = [not path.exists() for path in paths]
+    names = [f"{row:06}.{request.file_format}" for row in range(num)]  # the same for any number
+    present = set(os.listdir(folder))
+    is_missing = [name not in present for name in names]
     for first, images in sampler.blocks(num, labels, **_options(request), is_wanted=is_missing):
         for row, image in enumerate(images, start=first):
             if is_missing[row]:
                 content = io.BytesIO()
                 image.save(content, **_PILLOW[request.file_format])
-                write_bytes(paths[row], content.getvalue())
+                write_bytes(folder / names[row], content.getvalue())
         yield first + len(images)
 
 
 def _write_array(
-    sampler: Sampler,
-    request: SampleRequest,
-    num: int,
-    groups: Sequence[Sequence[Label] | None],
-    update: Callable[[int], None],
+    sampler: Sampler, request: SampleRequest, num: int, groups: Sequence[Labels], update: Callable[[int], None]
 ) -> None:
     assert request.out is not None
     channels, height, width = sampler.info.shape

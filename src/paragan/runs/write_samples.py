@@ -56,7 +56,13 @@ class SampleRequest:
             raise ConfigError(
                 f"--truncation must be above 0 and at most 1, not {self.truncation}; leave it out for none"
             )
+        has_folder = self.has_single_files and not str(self.out).endswith(".npz")
+        if self.file_format != "png" and not has_folder:
+            raise ConfigError("--format applies to single files; leave it out, or pass a folder to --out")
         if self.has_single_files:
+            options = {"--grid": self.grid, "--walk": self.walk, "--frames": self.frames, "--mix": self.mix}
+            if unused := [option for option, value in options.items() if value is not None]:
+                raise ConfigError(f"{unused[0]} applies to sheets and films; leave it out, or pass a file to --out")
             return
         if self.num is not None and self.num > _MAX_IMAGES:
             raise ConfigError(

@@ -12,7 +12,7 @@ import paragan as pg
 from paragan.cli.main import main
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
-from paragan.runs.sample_files import write_files
+from paragan.runs.sample_files import _write_images, write_files
 from paragan.runs.write_samples import SampleRequest
 
 NUM = 70  # more than a block of latents
@@ -99,12 +99,41 @@ def test_array_has_images_and_labels(run, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["--grid", "2x3"], ["--walk", "4"], ["--class", "nonsense"], ["--truncation", "2"], ["--num", "0"]]
+    "words",
+    [
+        ["--grid", "2x3"],
+        ["--walk", "4"],
+        ["--frames", "8"],
+        ["--mix", "2"],
+        ["--class", "nonsense"],
+        ["--truncation", "2"],
+        ["--num", "0"],
+    ],
 )
 def test_what_does_not_apply_is_one_line(run, tmp_path, capsys, words):
     assert main(["sample", str(run), *words, "--out", str(tmp_path / "out")]) == 2
     assert words[0] in (message := capsys.readouterr().err.strip()) or "truncation" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--out", "sheet.png"], ["--out", "film.gif", "--walk", "2"], ["--out", "a.npz"]]
+)
+def test_format_of_single_files_is_refused_for_others(words, capsys):
+    assert main(["sample", "runs/x", "--format", "webp", *words]) == 2
+    assert "--format applies to single files" in capsys.readouterr().err
+
+
+def test_format_of_single_files_applies_to_a_folder_with_a_dot(tmp_path):
+    (tmp_path / "out.v2").mkdir()
+    assert SampleRequest(out=tmp_path / "out.v2", file_format="webp").has_single_files
+
+
+def test_names_of_files_do_not_depend_on_their_number(tmp_path):
+    blocks = [(7, [Image.new("L", (1, 1))]), (1_000_000, [Image.new("L", (1, 1))])]
+    sampler = SimpleNamespace(blocks=lambda num, labels, **options: iter(blocks))
+    list(_write_images(sampler, SampleRequest(out=tmp_path), 1_000_001, None, tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["000007.png", "1000000.png"]
 
 
 def test_sheet_of_too_many_images_names_the_folder(run, tmp_path, capsys):
