@@ -78,29 +78,6 @@ def torchvision(timeout_s: float = 20.0) -> CheckResult:
     return CheckResult("torchvision", "warn", f"{pair}: {reason}", cure)
 
 
-def devices(
-    build: Callable[[], str] = lambda: torch_build(),
-    visible: Callable[[], list[str]] = lambda: visible_devices(),
-    driver: Callable[[], bool] = lambda: os.path.exists(_NVIDIA_DRIVER),
-) -> CheckResult:
-    """Check the accelerators that torch finds against its build and the driver."""
-    try:
-        names = visible()
-    except (ImportError, OSError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        cure = "torch does not work here: reinstall it (`pip install --force-reinstall torch`)"
-        return CheckResult("devices", "FAIL", reason[:200], cure)
-    if names:
-        return CheckResult("devices", "ok", ", ".join(names))
-    if build() != "cpu":
-        cure = "training will use the CPU: check `nvidia-smi`, CUDA_VISIBLE_DEVICES and the driver version"
-        return CheckResult("devices", "warn", f"torch is built for {build()} but sees no device", cure)
-    if driver():
-        cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
-        return CheckResult("devices", "warn", "an NVIDIA driver is installed, but torch is a CPU build", cure)
-    return CheckResult("devices", "ok", "none: the CPU is used")
-
-
 def torch_build() -> str:
     """Return the accelerator that torch is built for: cpu, or such as "cuda 13.0"; imports torch."""
     import torch
@@ -121,6 +98,29 @@ def visible_devices() -> list[str]:
         return [f"{kind.type} x {count}"]
     properties = torch.get_device_module(kind).get_device_properties
     return [f"{properties(n).name} ({properties(n).total_memory / 1e9:.0f} GB)" for n in range(count)]
+
+
+def devices(
+    build: Callable[[], str] = torch_build,
+    visible: Callable[[], list[str]] = visible_devices,
+    driver: Callable[[], bool] = lambda: os.path.exists(_NVIDIA_DRIVER),
+) -> CheckResult:
+    """Check the accelerators that torch finds against its build and the driver."""
+    try:
+        names = visible()
+    except (ImportError, OSError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        cure = "torch does not work here: reinstall it (`pip install --force-reinstall torch`)"
+        return CheckResult("devices", "FAIL", reason[:200], cure)
+    if names:
+        return CheckResult("devices", "ok", ", ".join(names))
+    if build() != "cpu":
+        cure = "training will use the CPU: check `nvidia-smi`, CUDA_VISIBLE_DEVICES and the driver version"
+        return CheckResult("devices", "warn", f"torch is built for {build()} but sees no device", cure)
+    if driver():
+        cure = "the device stays unused: install a CUDA build of torch (./run: PARAGAN_TORCH=cuda)"
+        return CheckResult("devices", "warn", "an NVIDIA driver is installed, but torch is a CPU build", cure)
+    return CheckResult("devices", "ok", "none: the CPU is used")
 
 
 def processor(threads: int | None = None, usable: int | None = None) -> CheckResult:

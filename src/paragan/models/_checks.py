@@ -41,10 +41,8 @@ def map_sizes(shape: tuple[int, ...]) -> MapSizes:
     check_size_multiple(shape, 1, min_side=_MIN_SIDE)
     sides = shape[1:]
     doublings = min(min(sides).bit_length() - 3, _MAX_DOUBLINGS)  # to a side of 4 to 7
-    while doublings > 2 and any(side % 2**doublings for side in sides):
-        is_too_large_with_one_less = min(sides) > _MAX_LOWEST << (doublings - 1)
-        if is_too_large_with_one_less:
-            break  # the check below refuses these sides
+    # where one less would leave too large a map, the check below refuses the sides
+    while doublings > 2 and any(side % 2**doublings for side in sides) and min(sides) <= _MAX_LOWEST << doublings - 1:
         doublings -= 1
     check_size_multiple(shape, max(4, 2**doublings))
     return MapSizes((sides[0] >> doublings, sides[1] >> doublings), doublings)

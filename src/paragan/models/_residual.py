@@ -154,14 +154,14 @@ def _side_after(block: int, sizes: MapSizes) -> int:
     return sizes.sides[-1] >> (block + 1)
 
 
-def largest_affordable_attention(sizes: MapSizes) -> Places:
-    """Return half the image for each network, 64 px at most; none on G's smallest map."""
-    half = largest_map(sizes.sides[-1] // 2)
+def default_attention_sides(sizes: MapSizes) -> Places:
+    """Return half the image for each network, as D's first map is, 64 px at most; none on G's smallest map."""
+    half = side_with_attention(sizes.sides[-1] // 2)
     return {"g": half if half > sizes.sides[0] else None, "d": half}
 
 
-def largest_map(side: int) -> int:
-    """Return the side of the largest map of at most 64 px, where attention is affordable."""
+def side_with_attention(side: int) -> int:
+    """Halve a side to at most 64 px, where attention is affordable: its cost grows with the square of the pixels."""
     while side > 64:
         side //= 2
     return side

@@ -28,9 +28,9 @@ from paragan.models._residual import (
     ResidualPlan,
     Shape,
     first_attention,
-    largest_map,
     residual_plan,
     shape_at,
+    side_with_attention,
     up_blocks,
 )
 from paragan.models._vector import LatentEntry, WithoutVector, WithVector, latent_per_block, vector_norm
@@ -74,7 +74,7 @@ class Generator(BlockGenerator):
 
     weight_init: WeightInit = "orthogonal"
 
-    def __init__(self, options: BigGANOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+    def __init__(self, options: Options, shape: tuple[int, int, int], num_classes: int = 0) -> None:
         super().__init__(options, num_classes)
         classes = self.num_classes
         plan = large_plan(options, shape)
@@ -100,17 +100,15 @@ class Discriminator(ResidualDiscriminator):
         super().__init__(options, plan, shape[0], num_classes, partial(residual_head, options.head))
 
 
-def large_plan(options: BigGANOptions, shape: tuple[int, int, int]) -> ResidualPlan:
+def large_plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     """Plan BigGAN's networks at one image size."""
     sizes = map_sizes(shape)
-    # not by `isinstance`: the options of a config are of a class that was read from this file, not imported
-    attention: Attention = getattr(options, "attention", "default")
-    default: Places = largest_map(sizes.sides[-1] // 2)
+    default: Places = side_with_attention(sizes.sides[-1] // 2)
     shapes = _STUDIO
-    if getattr(options, "flavour", "studio") == "brock":
+    if options.flavour == "brock":
         shapes = _BROCK
         default = default if sizes.sides[-1] > 32 else None
-    return residual_plan(shape_at(shapes, sizes), sizes, options.width, attention, default)
+    return residual_plan(shape_at(shapes, sizes), sizes, options.width, options.attention, default)
 
 
 def _vector_blocks(plan: ResidualPlan, part: int, classes: int, shared: int) -> list[nn.Module]:

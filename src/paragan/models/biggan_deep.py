@@ -26,11 +26,11 @@ from paragan.models._residual import (
     LARGE_SHAPES,
     ResidualPlan,
     Shape,
+    default_attention_sides,
     first_attention,
-    largest_affordable_attention,
-    largest_map,
     residual_plan,
     shape_at,
+    side_with_attention,
 )
 from paragan.models._vector import LatentEntry, WithoutVector, WithVector, vector_norm
 
@@ -188,9 +188,9 @@ class AddChannels(nn.Module):
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     sizes = map_sizes(shape)
     side = sizes.sides[-1]
-    attention: Places = largest_affordable_attention(sizes)
+    attention: Places = default_attention_sides(sizes)
     if side >= 64:
-        attention = {"g": largest_map(side), "d": largest_map(side // 2)}
+        attention = {"g": side_with_attention(side), "d": side_with_attention(side // 2)}
     return residual_plan(shape_at(_SHAPES, sizes), sizes, options.width, attention)
 
 

@@ -26,6 +26,9 @@ class Options(ContrastOptions):
 class Generator(biggan.Generator):
     """ContraGAN's generator: z_BZ (and y_B) to x_BCHW in [-1, 1]."""
 
+    def __init__(self, options: ContrastOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
+        super().__init__(_biggan_options(options), shape, num_classes)
+
 
 class Discriminator(ResidualDiscriminator):
     """ContraGAN's discriminator: x_BCHW and y_B to a `DiscriminatorOutput` with embeddings."""
@@ -33,9 +36,16 @@ class Discriminator(ResidualDiscriminator):
     weight_init: WeightInit = "orthogonal"
 
     def __init__(self, options: ContrastOptions, shape: tuple[int, int, int], num_classes: int = 0) -> None:
-        plan = biggan.large_plan(options, shape)
+        plan = biggan.large_plan(_biggan_options(options), shape)
         embed = options.embed or _default_embed(min(shape[1:]))
         super().__init__(options, plan, shape[0], num_classes, partial(_head, embed))
+
+
+def _biggan_options(options: ContrastOptions) -> biggan.Options:
+    """Return BigGAN's settings; those that ContraGAN does not have are BigGAN's defaults."""
+    return biggan.Options(
+        conditional=options.conditional, latent=options.latent, width=options.width, shared=options.shared
+    )
 
 
 def _default_embed(side: int) -> int:

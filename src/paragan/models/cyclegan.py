@@ -79,8 +79,8 @@ class Discriminator(nn.Module):
         super().__init__()
         self.weight_init = options.weight_init
         check_size_multiple((*shape[:2], shape[2] // 2), multiple=1, min_side=MIN_PATCHED << options.d_halvings)
-        self.of_a = patches(shape[0], options)
-        self.of_b = patches(shape[0], options)
+        self.of_a = nn.Sequential(*patch_layers(shape[0], options.width, options.d_halvings, nn.InstanceNorm2d))
+        self.of_b = nn.Sequential(*patch_layers(shape[0], options.width, options.d_halvings, nn.InstanceNorm2d))
 
     def forward(self, both: Tensor) -> dict[str, Tensor]:
         a, b = both.chunk(2, dim=3)
@@ -117,11 +117,6 @@ class Tanh(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         return at_least_float32(h).tanh()
-
-
-def patches(channels: int, options: Options) -> nn.Sequential:
-    """Return PatchGAN with instance norm."""
-    return nn.Sequential(*patch_layers(channels, options.width, options.d_halvings, nn.InstanceNorm2d))
 
 
 def _normed(conv: nn.Module) -> list[nn.Module]:

@@ -39,7 +39,7 @@ _D_HALVINGS = 5  # from D's first map (256 px) to its last, after strided layers
 _SMALL = 5  # doublings from 4 px to the largest image that D's small branch and the decoders have: 128 px
 
 Maps = tuple[Tensor, ...]
-State = tuple[Tensor, Tensor | None, Maps]  # of D: the small image, the quarters to decode, the last maps
+State = tuple[Tensor, Tensor | None, Maps]  # of D: the small image, `part_B`, the last three maps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,10 +142,7 @@ class LatentStart(nn.Module):
 
 
 class DoublingBlock(nn.Module):
-    """Doubling, 3x3 and a gated norm, maybe again at the same size; then the excitation, if any.
-
-    Maps are the last four; the first of them excites the new one.
-    """
+    """Doubling, 3x3, a gated norm, maybe 3x3 and norm again; then the excitation, if any, by the first of four maps."""
 
     def __init__(self, convs: list[nn.Module], gates: list[GatedNorm], excite: Excitation | None) -> None:
         super().__init__()
@@ -179,8 +176,8 @@ class ImageStart(nn.Module):
     def __init__(self, colours: int, outputs: int, doublings: int, width: int) -> None:
         super().__init__()
         self.stride = 2 ** max(0, doublings - _SMALL)  # of the small image's pixels
-        halvings = max(0, doublings - _LAST - _D_HALVINGS)
-        widths = [max(1, width // 8)] * max(0, halvings - 1) + [outputs]
+        halvings = max(0, doublings - _LAST - _D_HALVINGS)  # 0 up to 256 px, 1 at 512 px, 2 at 1024 px
+        widths = [outputs] if halvings < 2 else [max(1, width // 8), outputs]
         same = [_conv(colours, outputs, 3, 1, 1), nn.LeakyReLU(_SLOPE)]
         self.layers = nn.Sequential(*(_strided([colours, *widths]) if halvings else same))
 
@@ -214,14 +211,15 @@ class EncoderHead(nn.Module):
         super().__init__()
         doublings = map_sizes(shape).doublings
         last = widths[-1]
-        halvings = max(1, min(doublings, _SMALL) - _LAST)
+        before_last = widths[-2:][0]  # or the last, at 8 px, where D has one map
+        # doublings of D's last map to the image, of at most 128 px, and to its quarter, half as large
+        whole, quarter = (max(0, min(number, _SMALL) - _LAST) for number in (doublings, doublings - 1))
+        halvings = max(1, whole)  # of the small image: its last map is as large as D's last one, at 8 px half of it
         half = [max(1, (4 * options.width) >> number) for number in range(halvings)][::-1]
         self.branch = nn.Sequential(*_strided([shape[0], *half]))
         self.logits = PatchLogits(last, 2 * last, classes)
         self.small_logits = PatchLogits(half[-1], None)
-        # doublings from D's last map to an image of at most 128 px, and to its quarter, half as large
-        whole, quarter = (max(0, min(number, _SMALL) - _LAST) for number in (doublings, doublings - 1))
-        inputs = ((last, whole), (half[-1], halvings), (widths[-2:][0], quarter))  # the only width, where there is one
+        inputs = ((last, whole), (half[-1], halvings), (before_last, quarter))  # as `encoded` below
         self.decoders = nn.ModuleList([MapDecoder(a, number, options.width // 2, shape[0]) for a, number in inputs])
 
     def forward(self, state: State, y_B: Tensor | None = None) -> tuple[Tensor, Tensor | Maps]:

@@ -26,7 +26,7 @@ from paragan.models._checks import check_size_multiple
 from paragan.models._options import NetworkOptions
 
 _WAVES = 32  # of the time, as sines and cosines
-_SLOWEST = 1000
+_FASTEST = 1000  # radians per unit of time of the first wave; the last has about 1
 _PATCH = 2  # side of the squares of pixels that are one position of the largest map
 
 
@@ -109,7 +109,7 @@ class Flow(nn.Module):
         return x
 
     def blank(self) -> Flow:
-        """Return a network of the same sizes with other weights."""
+        """Return a network of the same sizes with other weights, into which `penalties/_velocity` loads a teacher's."""
         return Flow(self.options, self.shape, self.classes)
 
 
@@ -266,9 +266,9 @@ def _norm(channels: int) -> nn.GroupNorm:
 
 
 def _waves(t_B: Tensor) -> Tensor:
-    """Return sines and cosines of the time, of wavelengths in a geometric series (Vaswani et al. 2017)."""
+    """Return sines and cosines of the time, of frequencies in a geometric series (Vaswani et al. 2017)."""
     exponents = torch.arange(_WAVES, dtype=t_B.dtype, device=t_B.device) / _WAVES
-    angles = t_B[:, None] * _SLOWEST * torch.exp(-log(_SLOWEST) * exponents)
+    angles = t_B[:, None] * _FASTEST * torch.exp(-log(_FASTEST) * exponents)
     return torch.cat([angles.cos(), angles.sin()], 1)
 
 
@@ -293,4 +293,5 @@ def _map_shapes(options: Options, shape: tuple[int, int, int]) -> list[tuple[int
     return [*shapes, shapes[-1]]
 
 
-players = {"fake_score": Generator}  # of DMD2: the same network, as a denoiser of G's images
+# Networks of extra players, by name: DMD2's denoiser of G's images is the same network.
+players = {"fake_score": Generator}

@@ -113,7 +113,7 @@ class Upsampling(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, rate: int, flavour: str) -> None:
         super().__init__()
-        padding = (rate + 1) // 2
+        padding = (rate + 1) // 2  # with it, the length is exact also where a rate is not even
         self.up = nn.ConvTranspose1d(inputs, outputs, 2 * rate, rate, padding, output_padding=rate % 2)
         depth = 2 if flavour == "v1" else 1
         self.residuals = nn.ModuleList()

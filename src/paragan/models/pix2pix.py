@@ -8,6 +8,7 @@ second code (one layer further in in their first). The generator has no latent: 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from math import gcd
 from typing import Any, Literal
 
 import torch
@@ -64,14 +65,14 @@ class Generator(nn.Module):
         super().__init__()
         self.weight_init = options.weight_init
         map_sizes(shape)  # refuses other sizes
-        sides = shape[1] | shape[2]
-        levels = (sides & -sides).bit_length() - 1  # halvings down to an uneven side: 1 or 3 px of most squares
+        side = gcd(shape[1], shape[2])
+        levels = (side & -side).bit_length() - 1  # halvings until a side is uneven: 1 or 3 px of most squares
         self.input_multiple = 2**levels  # to which `apply` pads images
         widths = _widths(options.width, levels)
         norm = _norm(options.norm)
         downs = []
         for i, (a, b) in enumerate(pairwise((condition_channels or shape[0], *widths))):
-            has_norm = 0 < i < levels - 1  # the innermost map is one pixel, equal to its mean
+            has_norm = 0 < i < levels - 1  # the innermost map may be one pixel, equal to its mean
             downs.append(EncoderBlock(a, b, norm(b) if has_norm else None, first=i == 0))
         ups = []
         for i, (a, b) in enumerate(pairwise(widths[::-1])):

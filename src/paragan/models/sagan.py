@@ -19,7 +19,7 @@ from paragan.models._residual import (
     ResidualDiscriminator,
     ResidualGenerator,
     ResidualPlan,
-    largest_affordable_attention,
+    default_attention_sides,
     sngan_plan,
 )
 
@@ -66,4 +66,4 @@ class Discriminator(ResidualDiscriminator):
 
 def _plan(options: Options, shape: tuple[int, int, int]) -> ResidualPlan:
     sizes = map_sizes(shape)
-    return sngan_plan(sizes, options.width, options.attention, largest_affordable_attention(sizes))
+    return sngan_plan(sizes, options.width, options.attention, default_attention_sides(sizes))

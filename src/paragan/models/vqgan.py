@@ -25,7 +25,6 @@ from paragan.models._options import WeightInit
 from paragan.models.pix2pix import MIN_PATCHED, patch_layers
 
 SAMPLE = "image"  # the tensor that G generates, for `build.data`
-_BLOCKS = 1  # residual blocks of each resolution
 _D_HALVINGS = 2  # of the image before D's patches
 
 
@@ -110,20 +109,18 @@ class GroupNormResidual(nn.Module):
 
 
 def _downwards(channels: int, widths: list[int]) -> list[nn.Module]:
-    """Return a 4x4 convolution of stride two and residual blocks for each width."""
+    """Return a 4x4 convolution of stride two and a residual block for each width."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise((channels, *widths)):
-        layers.append(nn.Conv2d(inputs, outputs, 4, 2, 1))
-        layers.extend(GroupNormResidual(outputs) for _ in range(_BLOCKS))
+        layers += [nn.Conv2d(inputs, outputs, 4, 2, 1), GroupNormResidual(outputs)]
     return layers
 
 
 def _upwards(widths: list[int]) -> list[nn.Module]:
-    """Return residual blocks and a 3x3 convolution at twice the resolution for each width."""
+    """Return a residual block and a 3x3 convolution at twice the resolution for each width."""
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise((*widths, widths[-1])):
-        layers.extend(GroupNormResidual(inputs) for _ in range(_BLOCKS))
-        layers.append(UpConv2d(inputs, outputs))
+        layers += [GroupNormResidual(inputs), UpConv2d(inputs, outputs)]
     return layers
 
 

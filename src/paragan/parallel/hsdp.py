@@ -32,7 +32,8 @@ class Strategy(Sharded):
     needs_hosts = True
 
     def mesh(self, world: World) -> DeviceMesh:
-        if self.options not in world.meshes:  # on all ranks or on none
+        # One mesh for both players, since each has connections of its own. It is missing on all ranks or on none.
+        if self.options not in world.meshes:
             world.meshes[self.options] = self._new_mesh(world)
         return cast(DeviceMesh, world.meshes[self.options])
 

@@ -44,11 +44,10 @@ class Strategy(ddp.Strategy):
 
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         grads = super().finished_gradients(net, scale)
-        placement = placement_of(net)
-        for weight, piece in placement.shards:
-            grad = weight.grad
+        boxes = self.optimizer_layout(net)
+        for box, (weight, piece) in zip(boxes.values(), placement_of(net).shards, strict=True):
             # A view: what is clipped is the whole gradient.
-            piece.grad = None if grad is None else self._box(weight, placement.world).cut(grad)
+            piece.grad = None if weight.grad is None else box.cut(weight.grad)
         return grads
 
     @torch.no_grad()
@@ -74,11 +73,8 @@ class Strategy(ddp.Strategy):
 
     def optimizer_layout(self, net: nn.Module) -> Layout:
         world = placement_of(net).world
-        return {name: self._box(weight, world) for name, weight in net.named_parameters()}
-
-    def _box(self, weight: Tensor, world: World) -> TensorLayout:
-        """Return the box of a weight that this rank steps."""
-        return TensorLayout.rows(weight.shape, world.rank, world.size)
+        named = net.named_parameters()
+        return {name: TensorLayout.rows(weight.shape, world.rank, world.size) for name, weight in named}
 
 
 def _buckets(weights: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -36,9 +35,8 @@ def meet(store, size, timeout_s=20.0, present=None):
 
     def run(number):
         try:
-            results[number] = rendezvous._rendezvous(
-                store, rank(number, size), timeout_s, time.monotonic() + timeout_s, lambda: False
-            )
+            wait = rendezvous._Wait(timeout_s, lambda: False)
+            results[number] = rendezvous._rendezvous(store, rank(number, size), wait)
         except RankError as error:
             results[number] = error
 
@@ -71,7 +69,7 @@ def test_who_does_not_come_is_named():
 
 def test_a_request_to_stop_ends_the_wait():
     with pytest.raises(StoppedError) as stopped:
-        rendezvous._rendezvous(dist.HashStore(), rank(1), 1e6, time.monotonic() + 1e6, lambda: True)
+        rendezvous._rendezvous(dist.HashStore(), rank(1), rendezvous._Wait(1e6, lambda: True))
     assert outcome(stopped.value) == (85, "stopped before the first step")  # a scheduler starts it again
 
 
@@ -242,6 +240,12 @@ def test_a_reason_that_no_rank_has_written_ends_in_one_line(pair, value):
     error = failure.resolve_failure(pair[0], BROKEN)
     assert isinstance(error, RankError) and "\n" not in str(error)
     assert "store" not in str(error)  # its process has not ended
+
+
+@pytest.mark.parametrize("pid", ["[]", "7", "-1", str(10**30), "Infinity"])
+def test_a_process_that_no_rank_has_registered_ends_in_one_line(pair, pid):
+    pair[0].store.set("here/1", f'["{socket.gethostname()}", {pid}]')
+    assert failure.resolve_failure(pair[0], BROKEN).exit_code == 75
 
 
 def test_a_rank_that_is_gone_is_named(pair):

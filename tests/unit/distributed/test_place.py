@@ -64,7 +64,7 @@ def test_what_a_local_rank_is_given_is_what_it_reads(monkeypatch):
         rank=2, size=3, local_rank=2, local_size=3, launcher_pid=5, store_path="/proc/self/fd/9", lock_fd=4
     )
     assert (given["GLOO_SOCKET_IFNAME"], given["NCCL_SOCKET_IFNAME"]) == ("lo", "=lo")
-    monkeypatch.setattr(rank_env, "loopback_interface", lambda: None)
+    monkeypatch.setattr(rank_env.socket, "if_nameindex", lambda: [(1, "eth0")])
     assert rank_env.loopback_environment() == {}
 
 

@@ -11,6 +11,7 @@ from paragan.core.dist import World
 from paragan.core.phases import Phase, PhaseClock
 from paragan.core.roles import Roles
 from paragan.core.types import Side
+from paragan.distributed.launch import hang
 from paragan.distributed.launch.hang import HangExchange, RankState, describe_hang
 from paragan.engine.watchdog import HangLimits, Watchdog
 from paragan.runs.hang_watchdog import _limits, waits_for_score
@@ -160,6 +161,39 @@ def test_only_a_rank_without_the_generator_waits_for_a_score(rank, ranks, phase,
     world = World(rank=rank, size=2)
     roles = Roles(world=world, batch_world=world, ranks=ranks)
     assert waits_for_score(roles, RankState(rank=rank, step=1, phase=phase, seconds=40.0)) == waits
+
+
+FOREIGN = [
+    "[]",
+    "[1, 2, 3]",
+    "7",
+    "x",
+    '{"rank": [], "code": 1, "reason": 1}',
+    '{"rank": 1, "code": 900, "reason": ""}',
+]
+
+
+@pytest.mark.parametrize("value", FOREIGN)
+def test_a_reason_that_no_rank_has_written_does_not_end_the_watchdog(monkeypatch, value):
+    monkeypatch.setattr(hang, "_REASON_S", 0.1)
+    store = dist.HashStore()
+    store.set("failed", value)
+    exchange = HangExchange(World(rank=0, size=2, store=store))
+    assert str(exchange.publish("rank 1 hangs")) == "rank 1 hangs"
+    assert exchange.wait_for_reason().exit_code == 75
+
+
+@pytest.mark.parametrize(
+    "value", [*FOREIGN, '{"rank": 1, "step": "x", "phase": "data", "seconds": "y"}', f"[{10**30}]"]
+)
+def test_a_state_that_no_rank_has_written_counts_as_no_answer(monkeypatch, value):
+    monkeypatch.setattr(hang, "_ANSWER_S", 0.1)
+    store = dist.HashStore()
+    exchange = HangExchange(World(rank=0, size=2, store=store))
+    exchange.answer(WAITING)
+    store.set("hang/1", value)
+    store.set("here/1", value)
+    assert exchange.collect() == {0: WAITING, 1: None}
 
 
 class SilentStore:

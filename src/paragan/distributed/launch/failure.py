@@ -4,15 +4,16 @@ The first rank to fail writes its reason into the store before it exits. The oth
 collectives broken and exit with that reason: the user reads one reason, not one for each rank.
 """
 
-import json
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any
 
 import torch.distributed as dist
+from pydantic import Field, TypeAdapter
 
 from paragan.core.dist import World
 from paragan.core.errors import PeerFailedError, RankError, outcome
@@ -30,6 +31,20 @@ _BROKEN_LINKS = ("gloo", "NCCL", "Connection closed by peer", "Connection reset 
 _TIME_OUTS = ("Timed out waiting", "Timeout waiting for key")
 
 
+@dataclass(frozen=True)
+class Failure:
+    """The reason that the first rank to fail has published, and its exit code."""
+
+    rank: int
+    code: Annotated[int, Field(ge=0, le=255)]
+    reason: str
+
+
+# Under torchrun others on the network can write into the store: what is read from it is validated (`ValueError`).
+_FAILURE = TypeAdapter(Failure)
+_PROCESS = TypeAdapter(tuple[str, Annotated[int, Field(gt=0, lt=1 << 31)]])
+
+
 def resolve_failure(world: World, error: BaseException) -> BaseException:
     """Return the error that this rank ends with, within `_MAX_S`: its own, or a `PeerFailedError` of another rank.
 
@@ -37,13 +52,16 @@ def resolve_failure(world: World, error: BaseException) -> BaseException:
     """
     if world.size == 1 or world.store is None or isinstance(error, PeerFailedError):
         return error
-    resolved: list[BaseException] = []
-    looking = threading.Thread(target=lambda: resolved.append(_resolve(world, world.store, error)), daemon=True)
+    resolved = [_stopped_rank_error(world, _SILENT) if is_collective_failure(error) else error]
+
+    def look() -> None:
+        with suppress(ValueError):  # a value that no rank has written
+            resolved.append(_resolve(world, world.store, error))
+
+    looking = threading.Thread(target=look, daemon=True)
     looking.start()
     looking.join(_MAX_S)  # a suspended store never answers, despite its time-out
-    if resolved:
-        return resolved[0]
-    return _stopped_rank_error(world, _SILENT) if is_collective_failure(error) else error
+    return resolved[-1]
 
 
 def _stopped_rank_error(world: World, reason: str) -> RankError:
@@ -51,19 +69,16 @@ def _stopped_rank_error(world: World, reason: str) -> RankError:
 
 
 def _resolve(world: World, store: Any, error: BaseException) -> BaseException:
+    """Publish the error, and return it, or what follows from a reason that was published before.
+
+    A broken collective is not the cause: first the rank that caused it has a moment to publish its own reason.
+    """
     try:
         store.set_timeout(timedelta(seconds=LOOK_S))
         if is_collective_failure(error):
-            failure = _find_failure(store, world)
-            if isinstance(failure, dict):  # this rank's own if it failed twice: an earlier call has published it
-                return error if failure["rank"] == world.rank else followed_error(world, failure)
-            # without an ended rank the text of a `RankError` stays: it may name the layer whose rows did not arrive
-            if failure or not isinstance(error, RankError):
-                error = _stopped_rank_error(world, failure or _SILENT)
-        published = publish_failure(store, world, error)
-        return error if published["rank"] == world.rank else followed_error(world, published)
-    except (ValueError, KeyError, TypeError, RecursionError):  # others on the network can write values into the store
-        return _stopped_rank_error(world, _SILENT) if is_collective_failure(error) else error
+            error = _wait_for_cause(world, store, error)
+        first = publish_failure(store, world, error)
+        return error if first.rank == world.rank else followed_error(world, first)
     except (RuntimeError, OSError):  # that the store has ended is the cause, whatever the error of this rank names
         return RankError(f"{_STORE_ENDED}; {RESUME_HINT}") if is_collective_failure(error) else error
 
@@ -77,45 +92,48 @@ def is_collective_failure(error: BaseException) -> bool:
     return error.__cause__ is not None and is_collective_failure(error.__cause__)
 
 
-def publish_failure(store: dist.Store, world: World, error: BaseException) -> dict[str, Any]:
+def publish_failure(store: dist.Store, world: World, error: BaseException) -> Failure:
     """Write this rank's reason unless another is published; return the published one."""
     code, line = outcome(error)  # no line: a bug
-    reason = line or f"{type(error).__name__}: {error}"[:500]
-    failure = {"rank": world.rank, "code": code, "reason": reason}
-    return json.loads(store.compare_set("failed", "", json.dumps(failure)))  # sets a missing key; returns what is set
+    failure = Failure(world.rank, code, line or f"{type(error).__name__}: {error}"[:500])
+    # sets a missing key; returns what is set
+    return _FAILURE.validate_json(store.compare_set("failed", "", _FAILURE.dump_json(failure).decode()), strict=True)
 
 
-def read_failure(store: dist.Store) -> dict[str, Any] | None:
+def read_failure(store: dist.Store) -> Failure | None:
     """Return the published failure, if there is one."""
-    return json.loads(store.get("failed")) if store.check(["failed"]) else None
+    return _FAILURE.validate_json(store.get("failed"), strict=True) if store.check(["failed"]) else None
 
 
-def _find_failure(store: dist.Store, world: World) -> dict[str, Any] | str:
-    """Return the published failure, or a text about the ended ranks; empty if neither is known."""
+def read_process(store: dist.Store, rank: int) -> tuple[str, int]:
+    """Return host and process id of a rank, which each sets before the first collective."""
+    return _PROCESS.validate_json(store.get(process_key(rank)), strict=True)
+
+
+def _wait_for_cause(world: World, store: dist.Store, error: BaseException) -> BaseException:
+    """Wait for a published reason; return the error of this rank, which names ended ranks if there is no reason."""
     began = time.monotonic()
     while True:
-        if failure := read_failure(store):
-            return failure
+        if read_failure(store) is not None:
+            return error
         waited = time.monotonic() - began
         ended = _ended_ranks(store, world)
         if waited > LOOK_S or (ended and waited > _GRACE_S):
             break
         time.sleep(_PAUSE_S)
-    return f"rank {', '.join(map(str, ended))} failed" if ended else ""
+    if ended:
+        return _stopped_rank_error(world, f"rank {', '.join(map(str, ended))} failed")
+    # the text of a `RankError` stays: it may name the layer whose rows did not arrive
+    return error if isinstance(error, RankError) else _stopped_rank_error(world, _SILENT)
 
 
 def _ended_ranks(store: dist.Store, world: World) -> list[int]:
-    ended = []
-    for rank in range(world.size):  # `get` waits for no key: each rank sets its own before the first collective
-        host, pid = json.loads(store.get(process_key(rank)))
-        if host == socket.gethostname() and not is_running(pid):
-            ended.append(rank)
-    return ended
+    processes = [read_process(store, rank) for rank in range(world.size)]
+    here = socket.gethostname()
+    return [rank for rank, (host, pid) in enumerate(processes) if host == here and not is_running(pid)]
 
 
-def followed_error(world: World, first: Mapping[str, Any]) -> PeerFailedError:
+def followed_error(world: World, first: Failure) -> PeerFailedError:
     """Return the error of this rank that follows from the published failure of another."""
-    rank = int(first["rank"])
-    reason = str(first["reason"])
-    text = f"rank {world.rank} stopped because rank {rank} failed: {reason}"
-    return PeerFailedError(text, int(first["code"]), rank, reason)
+    text = f"rank {world.rank} stopped because rank {first.rank} failed: {first.reason}"
+    return PeerFailedError(text, first.code, first.rank, first.reason)

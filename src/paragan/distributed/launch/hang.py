@@ -4,7 +4,6 @@ Watchdogs exchange messages through the store of the ranks, whose calls may neve
 process that serves it is suspended: each call is made in a thread, and abandoned after a time.
 """
 
-import json
 import os
 import signal
 import socket
@@ -12,24 +11,24 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from paragan.core.dist import World
 from paragan.core.errors import PeerFailedError, RankError
 from paragan.core.local_processes import catches_signal, is_suspended
 from paragan.core.phases import Phase
-from paragan.distributed.launch.failure import followed_error, publish_failure, read_failure
-from paragan.distributed.launch.rank_env import RESUME_HINT, process_key
+from paragan.distributed.launch.failure import followed_error, publish_failure, read_failure, read_process
+from paragan.distributed.launch.rank_env import RESUME_HINT
 
 WAKE_SIGNAL = signal.SIGUSR2  # writes the stacks of a process
 _CALL_S = 3.0
 _ANSWER_S = 3.0  # until silent ranks of this host are woken, and again until their answers
 _REASON_S = 15.0
 _PAUSE_S = 0.05
-_ERRORS = (RuntimeError, OSError, ValueError, KeyError, TypeError)
 T = TypeVar("T")
 
 
@@ -45,13 +44,16 @@ class RankState:
     work: str = ""
 
 
+_STATE = TypeAdapter(RankState)
+
+
 class HangExchange:
     """Requests and answers of the watchdogs of all ranks of `world`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._pending: threading.Thread | None = None
-        self._pings = 0  # so far
+        self._pings = 0  # number of the next one: every watchdog answers every ping, so all count the same
 
     def is_requested(self) -> bool:
         """Return whether another rank has requested the states."""
@@ -60,7 +62,7 @@ class HangExchange:
     def answer(self, state: RankState, requests: bool = False) -> None:
         """Publish the state of this rank. requests: also request those of the others."""
         key = f"hang/{self._world.rank}"
-        self._call(lambda store: store.set(key, json.dumps(asdict(state))))
+        self._call(lambda store: store.set(key, _STATE.dump_json(state).decode()))
         if requests:
             self._call(lambda store: store.set("hang", str(self._world.rank)))
 
@@ -90,22 +92,25 @@ class HangExchange:
     def publish(self, line: str) -> RankError | PeerFailedError:
         """Publish the reason of the end, unless another is published; return the error of this rank."""
         error = RankError(line)
-        failed = self._call(lambda store: publish_failure(store, self._world, error))
-        return error if failed is None or failed["rank"] == self._world.rank else followed_error(self._world, failed)
+        first = self._call(lambda store: publish_failure(store, self._world, error))
+        return error if first is None or first.rank == self._world.rank else followed_error(self._world, first)
 
     def wait_for_reason(self) -> RankError | PeerFailedError:
         """Return the error that follows from the published reason, which comes within some seconds."""
-        deadline = time.monotonic() + _REASON_S
-        while time.monotonic() < deadline:
-            if failed := self._call(read_failure):
-                return followed_error(self._world, failed)
-            time.sleep(_PAUSE_S)
+        self._wait_for(["failed"], _REASON_S)
+        if first := self._call(read_failure):
+            return followed_error(self._world, first)
         return RankError(f"another rank makes no progress; {RESUME_HINT}")
 
     def _read_states(self) -> dict[int, RankState | None]:
         keys = [f"hang/{rank}" for rank in range(self._world.size)]
         self._wait_for(keys, _ANSWER_S)
-        return {rank: self._call(partial(_read_state, key=key)) for rank, key in enumerate(keys)}
+        return {rank: self._read_state(key) for rank, key in enumerate(keys)}
+
+    def _read_state(self, key: str) -> RankState | None:
+        return self._call(
+            lambda store: _STATE.validate_json(store.get(key), strict=True) if store.check([key]) else None
+        )
 
     def _wait_for(self, keys: list[str], timeout_s: float) -> bool:
         deadline = time.monotonic() + timeout_s
@@ -117,7 +122,7 @@ class HangExchange:
 
     def _wake(self, rank: int) -> None:
         """Let a rank of this host write its stacks, also while suspended, and continue."""
-        host, pid = self._call(lambda store: json.loads(store.get(process_key(rank)))) or ("", 0)
+        host, pid = self._call(lambda store: read_process(store, rank)) or ("", 0)
         if host == socket.gethostname() and _is_sibling(pid):
             with suppress(OSError):
                 if catches_signal(pid, WAKE_SIGNAL):
@@ -133,17 +138,13 @@ class HangExchange:
         results: list[T] = []
 
         def call() -> None:
-            with suppress(*_ERRORS):
+            with suppress(RuntimeError, OSError, ValueError):  # of the store, and of a value that no rank has written
                 results.append(act(self._world.store))
 
         self._pending = threading.Thread(target=call, daemon=True)
         self._pending.start()
         self._pending.join(_CALL_S)
         return results[0] if results else None
-
-
-def _read_state(store: Any, key: str) -> RankState | None:
-    return RankState(**json.loads(store.get(key))) if store.check([key]) else None
 
 
 def _is_sibling(pid: int) -> bool:

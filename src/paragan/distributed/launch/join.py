@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -134,9 +133,6 @@ class LoneRank(World):
 
     def share(self, total: int) -> tuple[int, int]:
         return 0, total
-
-    def gather(self, value: Any) -> list[Any]:
-        return [value] * self.size
 
     def gather_tensors(self, tensor: torch.Tensor) -> list[torch.Tensor]:
         return [tensor] * self.size

@@ -25,6 +25,7 @@ from paragan.distributed.launch.rank_env import LAUNCHER, LOCK, RESUME_HINT, cre
 _ABORTED = 128 + signal.SIGINT
 _EXIT_S = 15.0  # until remaining ranks are killed after a failure
 _SAVE_S = 30.0  # added to `timeout_s` for ranks that save
+_STOPPED = "stopped by a signal; the last checkpoint is intact"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +66,7 @@ def launch_ranks(job: Job, interrupt: Interrupt) -> int:
     another attempt would fail in the same way.
     """
     run = uuid.uuid4().hex
-    create_subfolder(job.log.parent.parent, job.log.parent.name)
+    create_subfolder(job.folder, job.log.parent.name)
     create_file(job.log).close()
     for number in range(job.max_restarts + 1):
         codes = attempt(job, run, number, interrupt)
@@ -109,19 +110,20 @@ def _log_exit_codes(log: Path, number: int, codes: Sequence[int]) -> None:
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     """Print why the ranks failed, write `exit.json` if it is missing, and return the exit code."""
     failure = exit_status.first_failure(exit_status.read_all(job.folder, run))
-    code = RankError.exit_code if failure is None else failure.code
-    if failure is None:
-        reason = f"no rank recorded why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
-    else:
-        reason = failure.reason
-    if stop_requested and code == RankError.exit_code:
-        code = PREEMPTED
-        reason = "stopped by a signal; the last checkpoint is intact"
-        if failure is None:
-            reason = "stopped before the first step"
+    code, reason = _describe_failure(failure, stop_requested, job.log)
     exit_status.write_run_exit(job.folder, code, reason)
     if failure is not None and code == 1:
         reason = f"rank {failure.rank}: {reason}; its traceback is in {job.log}"
-    if failure is None or code != PREEMPTED:
+    if failure is None or code != PREEMPTED:  # a rank that saved has printed where the run stands
         print_to_stderr(reason)
     return code
+
+
+def _describe_failure(failure: exit_status.ExitStatus | None, stop_requested: bool, log: Path) -> tuple[int, str]:
+    """Return exit code and reason of a run. failure: what the first rank that failed has recorded, if anything."""
+    code = RankError.exit_code if failure is None else failure.code
+    if stop_requested and code == RankError.exit_code:  # the signal ended the ranks, which lost one another
+        return PREEMPTED, "stopped before the first step" if failure is None else _STOPPED
+    if failure is None:
+        return code, f"no rank recorded why it ended (killed, or out of memory?); see {log}; {RESUME_HINT}"
+    return code, failure.reason

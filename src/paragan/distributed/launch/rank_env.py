@@ -12,8 +12,6 @@ from paragan.core.errors import ConfigError
 LAUNCHER = "PARAGAN_LAUNCHER"  # process id of our launcher
 STORE = "PARAGAN_STORE"  # path of the store file of the launcher's ranks
 LOCK = "PARAGAN_LOCK"  # descriptor of the run folder's lock, held by the launcher
-GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
-NCCL_INTERFACE = "NCCL_SOCKET_IFNAME"
 RESUME_HINT = "the last checkpoint is intact; run the same command to resume"
 _MPI_NUMBERS = (
     ("PMI_RANK", "PMI_SIZE"),
@@ -56,16 +54,15 @@ def from_environment(environment: Mapping[str, str] | None = None) -> RankEnv | 
     if "LOCAL_RANK" not in env:  # clusters set RANK and WORLD_SIZE in all their containers
         return None
     expected = _NUMBERS if STORE in env else (*_NUMBERS, "MASTER_PORT")
-    values = {name: env.get(name, "") for name in expected}
-    invalid = next((name for name, value in values.items() if not value.isdecimal()), None)
-    has_address = STORE in env or bool(env.get("MASTER_ADDR"))
-    if invalid is not None or not has_address:
-        name = invalid or "MASTER_ADDR"
+    invalid = [name for name in expected if not env.get(name, "").isdecimal()]
+    if STORE not in env and not env.get("MASTER_ADDR"):
+        invalid.append("MASTER_ADDR")
+    if invalid:
         raise ConfigError(
-            f"environment: LOCAL_RANK is set but {name}={values.get(name, '')!r}, which "
+            f"environment: LOCAL_RANK is set but {invalid[0]}={env.get(invalid[0], '')!r}, which "
             "torchrun always sets; start ranks with torchrun or devices=N, or unset LOCAL_RANK"
         )
-    rank, size, local_rank, local_size = (int(values[name]) for name in _NUMBERS)
+    rank, size, local_rank, local_size = (int(env[name]) for name in _NUMBERS)
     if not (rank < size and local_rank < local_size <= size):
         raise ConfigError(
             f"environment: rank {rank} of {size}, on this host {local_rank} of {local_size}, is impossible; start "
@@ -96,6 +93,7 @@ def mpi_rank_and_size(environment: Mapping[str, str] | None = None) -> tuple[int
 def rendezvous_is_dynamic(agent: int, environment: Mapping[str, str] | None = None) -> bool:
     """Return whether the torchrun of this process id uses c10d, which unpickles; False if it cannot be read."""
     env = os.environ if environment is None else environment
+    # torchrun reads the defaults of its options from variables PET_…
     if env.get("PET_RDZV_BACKEND") == "c10d" or env.get("PET_STANDALONE") == "1":
         return True
     try:
@@ -118,11 +116,12 @@ def rank_environment(rank: int, size: int, store: str) -> dict[str, str]:
 
 
 def loopback_environment() -> dict[str, str]:
-    """Return variables that confine gloo and NCCL to the loopback interface, if it is known."""
-    interface = loopback_interface()
-    return (
-        {} if interface is None else {GLOO_INTERFACE: interface, NCCL_INTERFACE: f"={interface}"}
-    )  # "=": exactly this name
+    """Return variables that confine gloo and NCCL to the loopback interface of this host, if it is known."""
+    names = [name for _, name in socket.if_nameindex()]
+    for interface in ("lo", "lo0"):
+        if interface in names:
+            return {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}  # "=": exactly this name
+    return {}
 
 
 def create_store_file() -> tuple[int, str]:
@@ -135,12 +134,6 @@ def create_store_file() -> tuple[int, str]:
         file = os.memfd_create("paragan-store")
         return file, f"/proc/self/fd/{file}"
     return tempfile.mkstemp(prefix="paragan-store-")
-
-
-def loopback_interface() -> str | None:
-    """Return the name of this host's loopback interface; None if it is unknown."""
-    names = [name for _, name in socket.if_nameindex()]
-    return next((name for name in ("lo", "lo0") if name in names), None)
 
 
 def _integer(env: Mapping[str, str], name: str) -> int | None:

@@ -21,7 +21,7 @@ from datetime import timedelta
 import torch.distributed as dist
 
 from paragan.core.dist import serve_store
-from paragan.core.errors import ParaganError, RankError, StoppedError
+from paragan.core.errors import RankError, StoppedError
 from paragan.core.printable import join_some
 from paragan.distributed.launch.rank_env import RESUME_HINT, RankEnv, process_key, rendezvous_is_dynamic
 
@@ -33,35 +33,52 @@ _UNPICKLES = (
 )
 
 
+class _Wait:
+    """Waits of one rendezvous, which share a time-out. stopped: polled."""
+
+    def __init__(self, timeout_s: float, stopped: Callable[[], bool]) -> None:
+        self.timeout_s = timeout_s
+        self._stopped = stopped
+        self._deadline = time.monotonic() + timeout_s
+
+    def until(self, condition: Callable[[], bool], absent: Callable[[], list[int]] = lambda: [0]) -> None:
+        """Wait for a condition. Raises `RankError` that names the absent ranks, `StoppedError`."""
+        while not condition():
+            if self._stopped():
+                raise StoppedError("stopped before the first step")
+            if time.monotonic() > self._deadline:
+                named = join_some(absent(), limit=8)
+                raise RankError(f"rank {named} failed or did not join within {self.timeout_s:g} s; {RESUME_HINT}")
+            time.sleep(_PAUSE_S)
+
+
 def meet(env: RankEnv, timeout_s: float, stopped: Callable[[], bool]) -> dist.Store:
     """Return a store that only the ranks of this start share, once all have registered there.
 
     stopped: polled. Raises `RankError` that names the missing ranks, `StoppedError`.
     """
-    deadline = time.monotonic() + timeout_s  # of both waits together
-    patience = timedelta(seconds=timeout_s)
+    wait = _Wait(timeout_s, stopped)
     if env.store_path is None:
-        base = _torchrun_store(env, patience, deadline, stopped)
-    else:
-        base = dist.FileStore(env.store_path, env.size)  # which no other process can reach
-        base.set_timeout(patience)
-    return _rendezvous(base, env, timeout_s, deadline, stopped)
+        return _rendezvous(_torchrun_store(env, wait), env, wait)
+    file = dist.FileStore(env.store_path, env.size)  # which no other process can reach
+    file.set_timeout(timedelta(seconds=timeout_s))
+    return _rendezvous(file, env, wait)
 
 
-def _torchrun_store(env: RankEnv, patience: timedelta, deadline: float, stopped: Callable[[], bool]) -> dist.Store:
+def _torchrun_store(env: RankEnv, wait: _Wait) -> dist.Store:
     """Return torchrun's store, or one that rank 0 serves on the interface of MASTER_ADDR alone.
 
     torch's client hears no signal while it waits for a server, so that it is created once there is one.
     """
     host = os.environ["MASTER_ADDR"]
     port = int(os.environ["MASTER_PORT"])
+    patience = timedelta(seconds=wait.timeout_s)
     if env.rank == 0:
         if rendezvous_is_dynamic(env.launcher_pid):
             print(_UNPICKLES, file=sys.stderr)
         if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
             return _serve_store(env, host, port, patience)
-    if not _until(lambda: _is_served(host, port), deadline, stopped):
-        raise _absence_error([0], patience.total_seconds(), stopped())
+    wait.until(lambda: _is_served(host, port))
     return dist.TCPStore(host, port, None, False, patience, wait_for_workers=False)
 
 
@@ -89,18 +106,7 @@ def _is_served(host: str, port: int) -> bool:
     return True
 
 
-def _until(condition: Callable[[], bool], deadline: float, stopped: Callable[[], bool]) -> bool:
-    """Wait for a condition; return whether it came before the deadline and a request to stop."""
-    while not condition():
-        if stopped() or time.monotonic() > deadline:
-            return False
-        time.sleep(_PAUSE_S)
-    return True
-
-
-def _rendezvous(
-    base: dist.Store, env: RankEnv, timeout_s: float, deadline: float, stopped: Callable[[], bool]
-) -> dist.Store:
+def _rendezvous(base: dist.Store, env: RankEnv, wait: _Wait) -> dist.Store:
     """Return a store that only the ranks of this start share; each registers its process there."""
     word = uuid.uuid4().hex
     welcome = f"paragan/welcome/{word}"
@@ -110,9 +116,8 @@ def _rendezvous(
     # All waits poll `check`: in a `get` torch's client would wait without hearing a signal.
     base.set(f"paragan/hello/{env.rank}", word)
     if env.rank == 0:
-        base.set(welcome, word)
-    if not _until(lambda: base.check([welcome]), deadline, stopped):
-        raise _absence_error([0], timeout_s, stopped())
+        base.set(welcome, word)  # rank 0's word is the name of the round
+    wait.until(lambda: base.check([welcome]))
     store = dist.PrefixStore(f"paragan/{base.get(welcome).decode()}", base)
     store.set(process_key(env.rank), json.dumps([socket.gethostname(), os.getpid()]))
     greeted: set[bytes] = set()  # by word, not by rank: the word under a rank's key may be replaced by a newer one
@@ -122,23 +127,14 @@ def _rendezvous(
             _answer_hellos(base, env.size, word, greeted)
         return store.check([process_key(rank) for rank in range(env.size)])
 
-    if not _until(are_all_registered, deadline, stopped):
-        absent = [rank for rank in range(env.size) if not store.check([process_key(rank)])]
-        raise _absence_error(absent, timeout_s, stopped())
+    wait.until(are_all_registered, lambda: [rank for rank in range(env.size) if not store.check([process_key(rank)])])
     return store
 
 
-def _answer_hellos(base: dist.Store, size: int, name: str, greeted: set[bytes]) -> None:
+def _answer_hellos(base: dist.Store, size: int, round_name: str, greeted: set[bytes]) -> None:
     """Answer every announced word that has not been answered yet."""
     for rank in range(1, size):
         key = f"paragan/hello/{rank}"
         if base.check([key]) and (word := base.get(key)) not in greeted:
-            base.set(f"paragan/welcome/{word.decode()}", name)
+            base.set(f"paragan/welcome/{word.decode()}", round_name)
             greeted.add(word)
-
-
-def _absence_error(ranks: list[int], timeout_s: float, is_stopped: bool) -> ParaganError:
-    if is_stopped:
-        return StoppedError("stopped before the first step")
-    named = join_some(ranks, limit=8)
-    return RankError(f"rank {named} failed or did not join within {timeout_s:g} s; {RESUME_HINT}")

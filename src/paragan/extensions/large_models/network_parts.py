@@ -121,13 +121,14 @@ def collect_weights(placed: PipelinedNetwork, local: Mapping[str, Tensor]) -> di
 
 
 def zero_gradient(copies: Strategy, net: nn.Module, name: str) -> Tensor:
-    """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it."""
+    """Give a weight, and what the optimiser steps for it, a gradient of zeros; return it.
+
+    All are views of one memory: the caller adds the gradients of other ranks to the result in place.
+    """
     weight = net.get_parameter(name)
     weight.grad = torch.zeros_like(weight)
     grad = local_shard(weight.grad)
-    # the optimiser steps this rank's piece of the weight, if it was cut, else the weight
-    stepped = next((piece for whole, piece in placement_of(net).shards if whole is weight), weight)
-    if stepped is not weight:
-        is_sharded = isinstance(weight, DTensor)
-        stepped.grad = grad if is_sharded else copies.optimizer_layout(net)[name].cut(grad)
+    for whole, piece in placement_of(net).shards:  # none where the optimiser steps whole weights
+        if whole is weight:
+            piece.grad = grad if isinstance(weight, DTensor) else copies.optimizer_layout(net)[name].cut(grad)
     return grad

@@ -147,7 +147,7 @@ def block_costs(net: nn.Module, inputs: Sequence[Tensor | None]) -> list[BlockCo
     costed = _CostedBlocks(net.blocks.children())  # type: ignore[operator, union-attr]
     net.blocks = costed
     inputs = list(inputs)
-    while inputs and inputs[-1] is None:
+    while inputs and inputs[-1] is None:  # networks need not take optional arguments, such as labels
         inputs.pop()
     net(*inputs)
     return costed.costs

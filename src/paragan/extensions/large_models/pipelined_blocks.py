@@ -84,9 +84,8 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
 
     def with_stages(self, layout: Layout) -> Layout:
         """Return the layout of a network with the stage of each tensor of a block."""
-        of_blocks = {name: shard for name, shard in layout.items() if is_in_block(name)}
-        stages = {name: self.stage_of(int(name.split(".")[1])) for name in of_blocks}
-        return {**layout, **{name: replace(shard, stage=stages[name]) for name, shard in of_blocks.items()}}
+        stages = {name: self.stage_of(int(name.split(".")[1])) for name in layout if is_in_block(name)}
+        return {**layout, **{name: replace(layout[name], stage=stage) for name, stage in stages.items()}}
 
     def run_range(self, h: Any, labels: Sequence[Tensor | None], numbers: range) -> Any:
         """Run consecutive blocks on this rank's rows; return the output of these rows. Collective."""
@@ -106,11 +105,10 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         gathered_labels = [rows.gather(y_B) for y_B in labels]
         keys = rows.gather(self.keys_B if self.draws else None)
         values = self._enter(value, rows, stages[0].rank)
-        # each stage with the rank before it and the one after it; the first and last ranks are their own ends
-        route = [stages[0].rank, *(stage.rank for stage in stages), stages[-1].rank]
-        for number, stage in enumerate(stages):
-            ends = (route[number], route[number + 2])
-            structure = self._run_stage(stage, ends, values, rows, [keys, *gathered_labels], structure)
+        for stage in stages:
+            # the ranks before and after it; the first and the last stage are their own
+            ends = (max(stage.rank - 1, stages[0].rank), min(stage.rank + 1, stages[-1].rank))
+            structure = self._run_stage(stage, ends, values, rows, keys, gathered_labels, structure)
         outputs = self._leave(values, rows, stages[-1].rank)
         if not torch.is_grad_enabled():  # no turn follows, which flushes after its backward
             self.messages.flush()
@@ -133,14 +131,15 @@ class PipelinedBlocks(ChainedBlocks, RowDrawing):
         ends: tuple[int, int],
         values: list[list[Tensor]],
         rows: RowSplit,
+        keys: Sequence[Tensor | None],
         labels: Sequence[Sequence[Tensor | None]],
         structure: Any,
     ) -> Any:
         """Run one stage on all micro-batches, and put its output into `values`; return the output's structure.
 
-        ends: ranks that the input comes from and the output goes to. labels: first the keys of layers that draw.
+        ends: ranks that the input comes from and the output goes to. keys: of layers that draw, by micro-batch, as the
+        tensors of each of `labels`.
         """
-        keys, *labels = labels
         layers = list(chain.from_iterable(map(row_drawing_layers, self._blocks_of(stage))))
         for number, part in enumerate(rows.parts):
             value = values[number]

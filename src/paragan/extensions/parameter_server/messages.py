@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from paragan.core.outputs import sum_of
 from paragan.core.skipped_state import buffer_places, copy_state, restore_if_skipped
 from paragan.game.player import Player
 from paragan.game.snapshot import num_bytes, packed, unpacked
@@ -65,8 +66,7 @@ def pack_change(net: nn.Module) -> Tensor:
     weights = dict(net.named_parameters())
     gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
     device = next(net.parameters()).device
-    has_gradient = [name in gradients for name in weights]
-    reached = torch.tensor(has_gradient, dtype=torch.uint8, device=device)
+    reached = torch.tensor([name in gradients for name in weights], dtype=torch.uint8, device=device)
     buffers = {f"buffer {i}": buffer for i, buffer in enumerate(_buffers(net))}
     return packed({"reached": reached, **gradients, **buffers}).cpu()
 
@@ -80,7 +80,7 @@ def load_packed(net: nn.Module, weights: Tensor) -> None:
 
 
 def max_message_bytes(net: nn.Module) -> int:
-    """Return the size of the largest message about a network, in either direction."""
+    """Return the size of the largest message about a network, which is that of `pack_change` with all gradients."""
     return num_bytes(net.state_dict().values()) + len(list(net.parameters()))
 
 
@@ -93,9 +93,7 @@ def _buffers(net: nn.Module) -> list[Tensor]:
 def _sum(values: Iterable[Tensor | None]) -> Tensor | None:
     """Return the sum of the tensors in their order; None if all are None."""
     present = [value for value in values if value is not None]
-    if len(present) < 2:
-        return present[0] if present else None
-    return torch.stack(present).sum(0)
+    return sum_of(present) if present else None
 
 
 def _mean(values: Sequence[Tensor]) -> Tensor:

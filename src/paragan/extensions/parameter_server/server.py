@@ -13,7 +13,7 @@ from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Rows, Side, Update
 from paragan.distributed.links.link import Message
 from paragan.extensions.parameter_server.messages import NetworkChange
-from paragan.extensions.parameter_server.server_links import ServerLinks, receive_from
+from paragan.extensions.parameter_server.server_links import ServerLinks
 from paragan.extensions.parameter_server.staleness_bound import StalenessBound
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -42,9 +42,8 @@ class Server:
         self._players = {Side.G: gan.g, Side.D: gan.d}
         self._links = ServerLinks(roles, gan, self.bound.max_in_flight)
         self._workers = range(len(self._links.pairs))
-        turns = {side: per_step * gan.clock.step for side, per_step in self.bound.per_step.items()}
         # turns of each side that have been applied, by worker
-        self._applied = {side: [number] * len(self._workers) for side, number in turns.items()}
+        self._applied = {side: [n * gan.clock.step] * len(self._workers) for side, n in self.bound.per_step.items()}
         self._num_received = [0] * len(self._workers)  # gradients, by worker
         # (worker, side) for which weights are to be sent: at first all
         self._unanswered = list(product(self._workers, (Side.D, Side.G)))
@@ -79,9 +78,8 @@ class Server:
     def _apply_one(self, worker: int, side: Side, change: NetworkChange, rows: Rows) -> None:
         """Update by the mean over this worker's rows alone."""
         share = rows.shares(len(self._workers))[worker]
-        if share.count != rows.total:  # a worker divides by the whole batch, and this update has its rows alone
-            change = change.scaled(rows.total / share.count)
-        self._update(side, change, share)
+        # a worker divides by the whole batch, and this update has its rows alone
+        self._update(side, change.scaled(rows.total / share.count), share)
         self._applied[side][worker] += 1
         self._unanswered.append((worker, side))
 
@@ -104,16 +102,16 @@ class Server:
         self._updates[side] = Update({"gradient_norm": norm}, rows, player.version)
 
     def _send_weights(self) -> None:
-        """Answer gradients with weights, once these contain the turns that the worker requires."""
+        """Answer gradients with weights, once these are new enough for the worker's next turn."""
         for worker, side in list(self._unanswered):
             complete = self._complete_turns(side)
-            player = self._players[side]
-            if complete < self.bound.required_turns(side, self._applied[side][worker]):
+            if self._lag(side, worker, complete) > self.bound.staleness:
                 continue
+            player = self._players[side]
             if side not in self._packed:
                 self._packed[side] = packed(player.strategy.weights(player.net)).cpu()
             message = Message(version=player.version, data=self._packed[side], note=complete)
-            self._links.pairs[worker].sender.send(message)
+            self._links.pairs[worker].send(message)
             self._unanswered.remove((worker, side))
 
     def _complete_turns(self, side: Side) -> int:
@@ -122,25 +120,24 @@ class Server:
 
     def _record(self, worker: int, side: Side, message: Message) -> None:
         """Count how old the weights of a gradient were, and how far its worker is ahead."""
-        applied = self._applied[side][worker]
         complete = self._complete_turns(side)
-        required = self.bound.required_turns(side, applied)
-        assert message.note >= required, "gradients of older weights than allowed"
+        assert self._lag(side, worker, message.note) <= self.bound.staleness, "gradients of older weights than allowed"
         self.staleness_logs[side.value].used.append(worker)
         self.ages[self.bound.to_steps(side, complete - message.note)] += 1
-        self.ahead[self.bound.to_steps(side, applied - complete)] += 1
+        self.ahead[self._lag(side, worker, complete)] += 1
+
+    def _lag(self, side: Side, worker: int, complete: int) -> int:
+        """Return how many steps of a worker weights lack that have `complete` turns of every worker."""
+        return self.bound.to_steps(side, self._applied[side][worker] - complete)
 
     @phase(Phase.COMMUNICATION)
     def _next_message(self) -> tuple[int, Message]:
         """Return the number of a worker that has sent gradients, and its message."""
         began = time.monotonic()
-        d_turns = self._applied[Side.D]
-        g_turns = self._applied[Side.G]
-        slowest = min(self._workers, key=lambda worker: (worker in self._changes, d_turns[worker], g_turns[worker]))
+        slowest = min(self._workers, key=lambda worker: self._num_received[worker])
         while time.monotonic() - began < self.roles.timeout_s:
-            for worker in (*self._workers, slowest):
-                wait_s = _POLL_S if worker == slowest else 0.0
-                message = receive_from(f"the worker on rank {worker + 1}", self._links.pairs[worker].receiver, wait_s)
+            for worker in self._workers:
+                message = self._links.pairs[worker].receive(_POLL_S if worker == slowest else 0.0)
                 if message is not None:
                     return worker, message
-        raise RankError(f"the worker on rank {slowest + 1} has sent no gradients for {self.roles.timeout_s:.0f} s")
+        raise RankError(f"{self._links.pairs[slowest].peer} has sent no gradients for {self.roles.timeout_s:.0f} s")

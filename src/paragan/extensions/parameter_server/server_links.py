@@ -1,6 +1,8 @@
 """Links between a server and its workers."""
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from paragan.core.errors import RankError
 from paragan.core.roles import Roles
@@ -12,11 +14,30 @@ from paragan.game.player import Player
 from paragan.schemes.base.rank_links import RankLinks
 
 
-class LinkPair(NamedTuple):
-    """Ends of the two links between a worker and the server, at one of them."""
+@dataclass(frozen=True)
+class LinkPair:
+    """Ends of the two links between a worker and the server, at one of them. peer: what errors call the other one."""
 
+    peer: str
     sender: GlooSender
     receiver: GlooReceiver
+
+    def send(self, message: Message) -> None:
+        """Start to send; `RankError` if the peer is unreachable."""
+        with self._naming_peer():
+            self.sender.send(message)
+
+    def receive(self, wait_s: float) -> Message | None:
+        """Return the next message, or None after `wait_s`; `RankError` if the peer is unreachable."""
+        with self._naming_peer():
+            return self.receiver.receive(wait_s)
+
+    @contextmanager
+    def _naming_peer(self) -> Iterator[None]:
+        try:
+            yield
+        except RankError as error:  # of a rank of the link, 0 or 1
+            raise RankError(f"{self.peer} is unreachable: {str(error.__cause__ or error)[:200]}") from error
 
 
 class ServerLinks(RankLinks):
@@ -33,16 +54,9 @@ class ServerLinks(RankLinks):
             # both ends open "up" first: opening waits for the other end
             if roles.world.rank == worker:
                 sender = self.open_sender(up, max_in_flight)
-                self.pairs.append(LinkPair(sender, self.open_receiver(down, max_bytes, max_in_flight)))
+                receiver = self.open_receiver(down, max_bytes, max_in_flight)
+                self.pairs.append(LinkPair("the server on rank 0", sender, receiver))
             elif roles.world.rank == 0:
                 receiver = self.open_receiver(up, max_bytes, max_in_flight)
-                self.pairs.append(LinkPair(self.open_sender(down, max_in_flight), receiver))
-
-
-def receive_from(peer: str, receiver: GlooReceiver, wait_s: float) -> Message | None:
-    """Return the next message, or None after `wait_s`; `RankError` if `peer` is unreachable."""
-    try:
-        return receiver.receive(wait_s)
-    except RankError as error:
-        reason = str(error.__cause__ or error)[:200]
-        raise RankError(f"{peer} is unreachable: {reason}") from error
+                sender = self.open_sender(down, max_in_flight)
+                self.pairs.append(LinkPair(f"the worker on rank {worker}", sender, receiver))

@@ -13,8 +13,8 @@ from paragan.game.gan import GAN
 class StalenessBound:
     """Bound on the steps between workers. staleness: S, in steps. per_step: turns of each player.
 
-    After n turns of a side, a worker waits for weights with the first n - S * per_step turns of all workers, so no
-    worker is further ahead of another.
+    A worker waits for weights that lack at most S steps of any worker, its own steps counted, so no worker is further
+    ahead of another.
     """
 
     staleness: int
@@ -36,10 +36,6 @@ class StalenessBound:
         of_start = 2  # the weights of G and D, which the server sends before any turn
         return (self.staleness + 1) * len(self.turns) + of_start
 
-    def required_turns(self, side: Side, number: int) -> int:
-        """Return the turns of all workers that weights must contain after `number` turns."""
-        return number - self.staleness * self.per_step[side]
-
     def to_steps(self, side: Side, turns: int) -> int:
-        """Convert turns to steps, rounded up: a turn of a step not yet complete is a lag too."""
+        """Convert a lag in turns to steps, rounded up: a turn of a step not yet complete is a lag too."""
         return -(-turns // self.per_step[side])

@@ -12,7 +12,7 @@ from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.links.link import Message
 from paragan.extensions.parameter_server.messages import load_packed, pack_change
-from paragan.extensions.parameter_server.server_links import ServerLinks, receive_from
+from paragan.extensions.parameter_server.server_links import ServerLinks
 from paragan.extensions.parameter_server.staleness_bound import StalenessBound
 from paragan.game.gan import GAN
 from paragan.game.player import Player
@@ -41,7 +41,7 @@ class GradientWorker:
         for side, player in self._players.items():
             player.version = self.bound.per_step[side] * gan.clock.step
         self._links = ServerLinks(roles, gan, self.bound.max_in_flight)
-        ((self._sender, self._receiver),) = self._links.pairs
+        (self._server,) = self._links.pairs
         # sides of the weights that the server sends, in order: first both as they are, then one for each turn
         self._answers = chain((Side.D, Side.G), cycle(self.bound.turns))
         self._num_expected = 2  # answers that have not come
@@ -68,12 +68,12 @@ class GradientWorker:
     def _run_turn(self, side: Side, turn: Turn, against: Opponent) -> Update:
         player = self._players[side]
         log = self.staleness_logs[side.value]
-        log.record_wait(self._receive_until(self._is_allowed))
-        log.lags[max(self._lag(side) for side in self._players)] += 1
+        log.record_wait(self._receive_until(lambda: self._lag() <= self.bound.staleness))
+        log.lags[self._lag()] += 1
         log.used.append(self._num_loaded)
         computed = player.compute_gradients(turn, against)
         gradients = pack_change(player.net)
-        self._sender.send(Message(version=self._versions[side], data=gradients, note=self._complete[side]))
+        self._server.send(Message(version=self._versions[side], data=gradients, note=self._complete[side]))
         self._num_expected += 1
         player.net.zero_grad()
         player.version += 1
@@ -82,28 +82,22 @@ class GradientWorker:
         scalars = {name: value for name, value in update.scalars.items() if name != "gradient_norm"}
         return replace(update, scalars=scalars)
 
-    def _lag(self, side: Side) -> int:
-        """Return how many steps of this rank are not in a player's weights."""
-        return self.bound.to_steps(side, self._players[side].version - self._complete[side])
-
-    def _is_allowed(self) -> bool:
-        """Whether the weights of both players are new enough for the next turn."""
-        return all(
-            self._complete[side] >= self.bound.required_turns(side, player.version)
-            for side, player in self._players.items()
-        )
+    def _lag(self) -> int:
+        """Return how many steps of this rank are not in the older of the two players' weights."""
+        turns = {side: player.version - self._complete[side] for side, player in self._players.items()}
+        return max(self.bound.to_steps(side, number) for side, number in turns.items())
 
     @phase(Phase.COMMUNICATION)
     def _receive_until(self, is_ready: Callable[[], bool]) -> float:
         """Load all weights that have arrived, and more until `is_ready`; returns the seconds waited."""
-        while (message := self._receiver.receive(0.0)) is not None:
+        while (message := self._server.receive(0.0)) is not None:
             self._load(message)
         began = time.monotonic()
         while not is_ready():
-            if (message := receive_from("the server on rank 0", self._receiver, _POLL_S)) is not None:
+            if (message := self._server.receive(_POLL_S)) is not None:
                 self._load(message)
             elif (waited := time.monotonic() - began) > self.roles.timeout_s + _GRACE_S:
-                raise RankError(f"the server on rank 0 has sent no weights for {waited:.0f} s")
+                raise RankError(f"{self._server.peer} has sent no weights for {waited:.0f} s")
         return time.monotonic() - began
 
     def _load(self, message: Message) -> None:

@@ -23,7 +23,7 @@ from paragan.core.dist import World
 from paragan.core.errors import ParaganError
 from paragan.core.files import write_bytes
 from paragan.core.outside_code import reraise_as_config_error
-from paragan.distributed.launch.rank_env import GLOO_INTERFACE, loopback_interface
+from paragan.distributed.launch.rank_env import loopback_environment
 from paragan.extensions.verify import explanations
 from paragan.extensions.verify.law_result import NO_REFERENCE_RUN, LawResult
 from paragan.extensions.verify.laws import PreparedLaws, law_result
@@ -145,9 +145,7 @@ class RankProcesses:
         return replace(result, reason=(result.reason or dropout) + sharding)
 
     def _start(self) -> None:
-        environment = source_environment()
-        if (interface := loopback_interface()) is not None:
-            environment[GLOO_INTERFACE] = interface
+        environment = source_environment() | loopback_environment()
         store = self._folder / f"store-{self._num_rows}"
         for rank in range(self._size):
             command = [*self._command, str(rank), str(self._size), str(store)]

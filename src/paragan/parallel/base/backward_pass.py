@@ -30,7 +30,8 @@ class _Start(torch.autograd.Function):
 def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks: int) -> None:
     """Run a backward pass. ranks: over which a reducer sums its gradients, and waits at the end.
 
-    Callbacks of a backward run in the order in which they are queued; reducers queue theirs later.
+    torch runs the callbacks of a backward at its end, in the order in which they were queued. That of the first root is
+    queued before the reducer's: from it on, the pass only waits for other ranks.
     """
     roots = [
         root if gradient is None else _Start.apply(root, gradient)
@@ -44,10 +45,10 @@ def backward(roots: Sequence[Tensor], gradients: Sequence[Tensor | None], ranks:
     engine = torch.autograd.Variable._execution_engine
     first = next(root for root in roots if root.requires_grad)
 
-    def wait() -> None:
+    def begin_wait() -> None:
         clock.enter(Phase.COMMUNICATION)
 
-    hook = first.register_hook(lambda _: engine.queue_callback(wait))
+    hook = first.register_hook(lambda _: engine.queue_callback(begin_wait))
     try:
         torch.autograd.backward(roots)
     finally:

@@ -46,7 +46,7 @@ class PartGradients:
 
     def add(self, terms: LossTerms, num_rows: int, scale: Tensor | None) -> LossTerms:
         """Run the backward pass of each term down to the leaves; return the terms without graph."""
-        leaves = {name: self.leaf.extra.get(name, self.leaf.images) for name in self.generated}  # of images: `_OUTPUT`
+        leaves = {name: self.leaf.images if name == _OUTPUT else self.leaf.extra[name] for name in self.generated}
         for term, values in terms.loss_B.items():
             if not values.requires_grad:
                 continue

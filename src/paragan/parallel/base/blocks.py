@@ -50,6 +50,7 @@ def checkpointed(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _run_checkpointed(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
     if not torch.is_grad_enabled():
         return forward(*inputs, **named)
+    # the keys of the rows are set on the layers during the forward alone, and the backward must draw the same numbers
     layers = row_drawing_layers(forward.__self__) if hasattr(forward, "__self__") else []
     keys_B = layers[0].keys_B if layers else None
 

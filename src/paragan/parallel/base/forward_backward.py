@@ -1,4 +1,8 @@
-"""Forward and backward of one micro-batch of a turn, for strategies that call whole networks."""
+"""Forward and backward passes of a turn, for strategies that call whole networks.
+
+Each micro-batch has a forward and a backward pass. With shared fakes or a balancer, G runs before them, their backward
+passes end at its output, and one goes through G at the end.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -156,29 +160,32 @@ class _TurnRun:
         """Return the loss of one micro-batch, divided by all rows of the batch, and its terms."""
         terms = self._terms(turn, feed)
         sums = [values.sum() for values in terms.loss_B.values()]
-        if not sums:  # the penalties of shared fakes that need no image follow later
+        if not sums:  # all terms need no image and follow later: a zero, so that there is a pass that ends at the fakes
             assert feed.fakes is not None
             sums = [feed.fakes[0].sum() * 0]
         return sum_of(sums) / feed.rows.total, terms
 
     def _terms(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput | None = None) -> LossTerms:
-        """Return the terms of one micro-batch. generated: replaces G's output."""
+        """Return the terms of one micro-batch. generated: G's output, if it has run."""
         if any(Capability.DOUBLE_BACKWARD in penalty.needs for penalty in turn.penalties):
             feed = _differentiable(feed)
         with rows_of_calls(feed.rows):
+            generated = self._generated(turn, feed) if generated is None else generated
             context = self._context(turn, feed, self._outputs(turn, feed, generated))
             terms = turn.objective(context.outputs, feed)
             loss_B = {**terms.loss_B, **{penalty.name: penalty(context) for penalty in turn.penalties}}
         _check_rows(loss_B, feed.rows.count)
         return LossTerms(loss_B, terms.observations_B, terms.weights)
 
-    def _outputs(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput | None) -> Outputs:
-        """Call the networks of the chain in order. generated: replaces G's output, as the fakes of the feed do."""
+    def _generated(self, turn: Turn, feed: TurnInputs) -> GeneratorOutput:
+        """Return the fakes of the feed, or call G; nothing for a chain without networks."""
+        if feed.fakes is not None:
+            return GeneratorOutput(feed.fakes[0])
+        return generate(self.nets[Side.G], feed) if turn.chain else _NOTHING
+
+    def _outputs(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput) -> Outputs:
+        """Call D on what G generated, and on real samples if the turn needs them; D does not run if no chain has it."""
         whole = self._whole(feed)
-        if generated is None and feed.fakes is not None:
-            generated = GeneratorOutput(feed.fakes[0])
-        if generated is None:
-            generated = generate(self.nets[Side.G], feed) if turn.chain else _NOTHING
         if Side.D not in turn.chain:
             return Outputs(fake=NOT_RUN, images=generated.images, extra=generated.extra, whole=whole)
         d = self.nets[Side.D]

@@ -145,7 +145,8 @@ def reduced_last(net: nn.Module) -> Iterator[None]:
     modules = (module for module in net.modules() if isinstance(module, FSDPModule))
     groups = [group for module in modules for group in _groups(module)]
     for group in groups:
-        group._register_post_backward_hook = _unchanged  # without it FSDP2 reduces a group at the end
+        # a hook that changes nothing: without its own, FSDP2 reduces a group at the end
+        group._register_post_backward_hook = lambda args, kwargs: (args, kwargs)
     try:
         yield
     finally:
@@ -158,10 +159,6 @@ def _groups(module: FSDPModule) -> list[Any]:
     state = module._get_fsdp_state()
     groups = getattr(state, "_fsdp_param_groups", None) or [state._fsdp_param_group]
     return [group for group in groups if group is not None]
-
-
-def _unchanged(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    return args, kwargs
 
 
 def check_steps_shards(policy: Any, strategy: str) -> None:

@@ -10,13 +10,15 @@ from paragan.core.dist import World
 
 @dataclass(kw_only=True)
 class Placement:
-    """State of a placed network.
+    """State of a placed network: its ranks, and what its strategy must find again in a later call.
 
-    training_module: the module called in the turns of its player. mesh: of sharded ones. unreached: by kind of
-    turn, the weights that this rank's loss does not depend on, and those that no rank's does; idle: the latter
-    in the current turn. shards: (weight, the piece of it that the optimiser here updates).
-    optimized_weights: what an optimiser of whole weights updates; anchor: at the last averaging;
-    constants: weights that were frozen when the optimiser was built.
+    training_module: the module called in the turns of its player: DDP's wrapper, or the network. mesh: of sharded
+    networks. shards: each weight with the piece of it that the optimiser of this rank steps (zero1 to zero3, tensor).
+
+    Of `ddp`: unreached: by kind of turn, the weights that this rank's loss does not depend on, and those that no rank's
+    does; idle: the latter in the current turn, which get no gradient. Of `local_sgd`: optimized_weights: those that are
+    averaged; anchor: their values after the last average, if only differences are sent; constants: weights that were
+    frozen when the optimiser was built, and must stay so.
     """
 
     world: World

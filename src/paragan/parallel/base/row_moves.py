@@ -155,7 +155,7 @@ class _Absent(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, specs: Sequence[Spec], leaf: Tensor | None, *inputs: Tensor) -> Any:
-        ctx.specs = specs_of(inputs)
+        ctx.specs = [(tuple(tensor.shape[1:]), tensor.dtype) for tensor in inputs]
         return tuple(inputs[0].new_empty((0, *shape), dtype=dtype) for shape, dtype in specs)
 
     @staticmethod
@@ -166,11 +166,6 @@ class _Absent(torch.autograd.Function):
 def absent(specs: Sequence[Spec], inputs: Sequence[Tensor]) -> list[Tensor]:
     """Return tensors of no rows whose graph leads to the inputs, which have no rows either."""
     return list(_Absent.apply(specs, _leaf(torch.is_grad_enabled(), inputs[0]), *inputs))
-
-
-def specs_of(tensors: Sequence[Tensor]) -> tuple[Spec, ...]:
-    """Return shape of a row and dtype of each tensor."""
-    return tuple((tuple(tensor.shape[1:]), tensor.dtype) for tensor in tensors)
 
 
 def _leaf(needs: bool, like: Tensor) -> Tensor | None:

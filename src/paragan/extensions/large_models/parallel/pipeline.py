@@ -196,7 +196,7 @@ class Strategy(strategy.Strategy):
         shapes = shapes_of(net.state_dict())
         parameters = tuple(name for name, _ in net.named_parameters())
         messages = Messages(ranks.group)
-        # that of `nn.Module` is declared for tensors and modules alone
+        # not `net._pipelined = …`: `nn.Module` declares its `__setattr__` for tensors and modules alone
         object.__setattr__(net, "_pipelined", PipelinedNetwork(ranks, messages, shapes, parameters))
         if ranks.group.size > 1:
             blocks = blocks_to_cut(net)

@@ -92,7 +92,8 @@ class Strategy(ddp.Strategy):
     def finished_gradients(self, net: nn.Module, scale: Tensor | None = None) -> dict[str, Tensor]:
         placement = placement_of(net)
         for weight, _ in placement.shards:
-            # the loss is multiplied by the ranks, because DDP takes the mean over them
+            # A split layer's backward has the gradient of all rows of its group: only copies are missing. The loss is
+            # multiplied by the ranks, because DDP takes the mean over them.
             if isinstance(weight, DTensor) and weight.grad is not None and placement.world.size > 1:
                 self._sum_over_copies(net, local_shard(weight.grad).div_(placement.world.size))
         grads = {name: local_shard(grad) for name, grad in super().finished_gradients(net).items()}
