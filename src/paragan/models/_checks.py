@@ -38,18 +38,18 @@ def map_sizes(shape: tuple[int, ...]) -> MapSizes:
     16 up to 256 px, … 48x48 is 6x6 doubled three times, 64x68 is 16x17 doubled twice, and 100x100 would need
     multiples of 8. Raises `ConfigError` for other sizes.
     """
-    check_size_multiple(shape, 1, min_side=_MIN_SIDE)
+    check_image_size(shape, min_side=_MIN_SIDE)
     sides = shape[1:]
     doublings = min(min(sides).bit_length() - 3, _MAX_DOUBLINGS)  # to a side of 4 to 7
     # where one less would leave too large a map, the check below refuses the sides
     while doublings > 2 and any(side % 2**doublings for side in sides) and min(sides) <= _MAX_LOWEST << doublings - 1:
         doublings -= 1
-    check_size_multiple(shape, max(4, 2**doublings))
+    check_image_size(shape, max(4, 2**doublings))
     return MapSizes((sides[0] >> doublings, sides[1] >> doublings), doublings)
 
 
-def check_size_multiple(
-    shape: tuple[int, ...], multiple: int, needed_by: str = "this model", min_side: int = 1
+def check_image_size(
+    shape: tuple[int, ...], multiple: int = 1, needed_by: str = "this model", min_side: int = 1
 ) -> None:
     """Raise `ConfigError` for no image, a too small one, and, with the nearest sizes, sides that are no multiples."""
     if len(shape) != 3:

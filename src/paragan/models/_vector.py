@@ -34,8 +34,8 @@ class VectorBatchNorm(nn.Module):
 class LatentEntry(nn.Module):
     """First block: z and y to the smallest map, of `size`, and the vector (class embedding, z).
 
-    The map is computed from the first `stem_inputs` numbers of z; from_vector: from the vector, of length
-    `stem_inputs`. shared: length of the class embedding.
+    stem_inputs: how many numbers the map is computed from: the first ones of z, or, with from_vector, all of the
+    vector. shared: length of the class embedding.
     """
 
     def __init__(

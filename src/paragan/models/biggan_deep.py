@@ -69,10 +69,9 @@ class Generator(BlockGenerator):
         classes = self.num_classes
         vector = options.latent + (options.shared if classes else 0)
         norm = vector_norm(vector, spectral_norm)
-        channels = plan.g_widths[0]
         entry = LatentEntry(
             stem_inputs=vector,
-            channels=channels,
+            channels=plan.g_widths[0],
             classes=classes,
             shared=options.shared,
             wrap=spectral_norm,

@@ -15,7 +15,7 @@ from paragan.core.errors import DataError
 from paragan.core.option_types import Count
 from paragan.core.outputs import GeneratorOutput
 from paragan.layers.precision import at_least_float32
-from paragan.models._checks import check_size_multiple
+from paragan.models._checks import check_image_size
 from paragan.models._options import WeightInit
 from paragan.models.pix2pix import MIN_PATCHED, patch_layers
 
@@ -51,7 +51,7 @@ class Generator(nn.Module):
         super().__init__()
         if len(shape) != 3 or shape[2] % 2:
             raise DataError(f"cyclegan needs two images side by side, not samples of shape {shape}; use data unpaired")
-        check_size_multiple((*shape[:2], shape[2] // 2), self.input_multiple)
+        check_image_size((*shape[:2], shape[2] // 2), self.input_multiple)
         self.weight_init = options.weight_init
         self.has_identity = options.identity
         self.to_a = translator(shape[0], options.width, options.blocks)
@@ -78,7 +78,7 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         self.weight_init = options.weight_init
-        check_size_multiple((*shape[:2], shape[2] // 2), multiple=1, min_side=MIN_PATCHED << options.d_halvings)
+        check_image_size((*shape[:2], shape[2] // 2), min_side=MIN_PATCHED << options.d_halvings)
         self.of_a = nn.Sequential(*patch_layers(shape[0], options.width, options.d_halvings, nn.InstanceNorm2d))
         self.of_b = nn.Sequential(*patch_layers(shape[0], options.width, options.d_halvings, nn.InstanceNorm2d))
 

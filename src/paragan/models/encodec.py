@@ -78,8 +78,7 @@ class Generator(nn.Module):
     def encode(self, audio: Tensor) -> Tensor:
         """Return the tokens (B, codebooks, frames) of audio."""
         _, extra = self.quantizer(self.encoder(audio))
-        tokens: Tensor = extra["tokens"]
-        return tokens
+        return extra["tokens"]
 
     def decode(self, h: Tensor) -> Tensor:
         """Return audio of vectors (B, C, frames), as `quantizer.vectors` returns them for tokens."""
@@ -143,8 +142,7 @@ class BottleneckResidual(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         half = max(1, width // 2)
-        convs = nn.Conv1d(width, half, 3, padding=1), nn.Conv1d(half, width, 1)
-        self.layers = nn.Sequential(nn.ELU(), convs[0], nn.ELU(), convs[1])
+        self.layers = nn.Sequential(nn.ELU(), nn.Conv1d(width, half, 3, padding=1), nn.ELU(), nn.Conv1d(half, width, 1))
 
     def forward(self, h: Tensor) -> Tensor:
         return h + self.layers(h)

@@ -22,7 +22,7 @@ from paragan.layers.blocks import fill_zero, run_blocks
 from paragan.layers.conditional_norm import check_labels
 from paragan.layers.precision import at_least_float32, autocast_off
 from paragan.models._block_networks import BlockDiscriminator, BlockGenerator
-from paragan.models._checks import check_size_multiple
+from paragan.models._checks import check_image_size
 from paragan.models._options import NetworkOptions
 
 _WAVES = 32  # of the time, as sines and cosines
@@ -287,7 +287,7 @@ def _map_shapes(options: Options, shape: tuple[int, int, int]) -> list[tuple[int
     """Return the shape of each map, that of the middle block last; `ConfigError` for sides in between."""
     widths = _widths(options)
     factor = _PATCH << (len(widths) - 1)
-    check_size_multiple(shape, factor, f"model.multiples of {len(widths)} maps")
+    check_image_size(shape, factor, f"model.multiples of {len(widths)} maps")
     height, width = (side // _PATCH for side in shape[1:])
     shapes = [(channels, height >> level, width >> level) for level, channels in enumerate(widths)]
     return [*shapes, shapes[-1]]

@@ -21,7 +21,7 @@ from paragan.core.outputs import DiscriminatorOutput
 from paragan.layers.precision import at_least_float32
 from paragan.layers.resample import UpConv2d
 from paragan.layers.spectral_norm import spectral_norm
-from paragan.models._checks import check_size_multiple
+from paragan.models._checks import check_image_size
 from paragan.models._options import WeightInit
 
 SAMPLE = "image"  # the tensor that G generates, for `build.data`
@@ -56,7 +56,7 @@ class Generator(nn.Module):
         self, options: Options, shape: tuple[int, ...], num_classes: int = 0, condition_channels: int | None = None
     ) -> None:
         super().__init__()
-        check_size_multiple(shape, options.factor, f"model.factor={options.factor}", min_side=8)
+        check_image_size(shape, options.factor, f"model.factor={options.factor}", min_side=8)
         channels = shape[0]
         width = options.width
         self.first = nn.Conv2d(condition_channels or channels, width, 3, padding=1)

@@ -20,7 +20,7 @@ from paragan.layers.batch_norm import AffineBatchNorm
 from paragan.layers.precision import at_least_float32
 from paragan.layers.resample import UpConv2d
 from paragan.layers.vector_quantizer import VectorQuantizer
-from paragan.models._checks import check_size_multiple
+from paragan.models._checks import check_image_size
 from paragan.models._options import WeightInit
 from paragan.models.pix2pix import MIN_PATCHED, patch_layers
 
@@ -54,7 +54,7 @@ class Generator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         self.input_multiple = 2**options.halvings  # to which `apply` pads images
-        check_size_multiple(shape, self.input_multiple, f"model.halvings={options.halvings}")
+        check_image_size(shape, self.input_multiple, f"model.halvings={options.halvings}")
         widths = [options.width * min(2**level, 4) for level in range(options.halvings)]
         to_codes = nn.Conv2d(widths[-1], options.depth, 1)
         down = _downwards(shape[0], widths)
@@ -71,8 +71,7 @@ class Generator(nn.Module):
     def encode(self, image: Tensor) -> Tensor:
         """Return the tokens (B, h, w) of images."""
         _, extra = self.quantizer(self.encoder(image))
-        tokens: Tensor = extra["tokens"]
-        return tokens
+        return extra["tokens"]
 
     def decode(self, vectors_BDhw: Tensor) -> Tensor:
         """Return images of a map of codes (B, depth, h, w), as `quantizer.vectors` returns it for tokens."""
@@ -86,7 +85,7 @@ class Discriminator(nn.Module):
 
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
-        check_size_multiple(shape, multiple=1, min_side=MIN_PATCHED << _D_HALVINGS)
+        check_image_size(shape, min_side=MIN_PATCHED << _D_HALVINGS)
         self.blocks = nn.Sequential(*patch_layers(shape[0], max(1, options.width // 2), _D_HALVINGS, AffineBatchNorm))
 
     def forward(self, image: Tensor) -> DiscriminatorOutput:
