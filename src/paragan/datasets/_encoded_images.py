@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -29,7 +29,9 @@ class EncodedImages(ABC):
 
     labels: int32 (N,), or None. num_train: number of training images, which come first; None: the
     split follows from `split_hashes`, uint32 (N,). notices: warnings, a line each. ignored: number of
-    files that are not read, by kind (`.jfif`). Several threads may read at the same time.
+    files that are not read, by kind: `.jfif`, or words such as "images of other splits". has_label_file: labels are
+    not in the names of images, so the fingerprint also needs them. noun: of the samples, in messages. Several threads
+    may read at the same time.
     """
 
     labels: NDArray[np.int32] | None = None
@@ -39,9 +41,8 @@ class EncodedImages(ABC):
     notices: tuple[str, ...] = ()
     ignored: Mapping[str, int] = MappingProxyType({})
     has_label_file: bool = False
-    noun = "images"
-    decode_pair: Callable[[bytes, str], object] | None = None
-    needs_every_class = False  # in both splits, as translation between two kinds does
+    noun: str = "images"
+    needs_every_class: bool = False  # in both splits, as translation between two kinds does
 
     def __len__(self) -> int:
         return len(self.split_hashes)
@@ -155,6 +156,9 @@ class SelectedImages(EncodedImages):
         self.num_train = None if images.num_train is None else int((rows < images.num_train).sum())
         self.split_hashes = images.split_hashes[rows]
         self.ignored = images.ignored
+        self.has_label_file = images.has_label_file
+        self.noun = images.noun
+        self.needs_every_class = images.needs_every_class
         self._images = images
         self._rows = rows
         dropped: list[str] = []

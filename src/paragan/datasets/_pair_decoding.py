@@ -132,8 +132,8 @@ class PairDecoder:
         side_a, side_b = self.sides
         return replace(self, sides=(side_a.with_channels_of(modes_a), side_b.with_channels_of(modes_b)))
 
-    def warnings(self, images: EncodedImages) -> Iterator[str]:
-        """Yield warnings about the values of a few pairs; those of JPEG files fit if no range is set."""
+    def summaries(self, images: EncodedImages) -> list[ValueSummary]:
+        """Return what values a few pairs have, in A and in B; without JPEG files, which fit if no range is set."""
         summaries = [ValueSummary(side.limits) for side in self.sides]
         for row in _examples(images):
             with suppress(DataError):  # which is raised when the pair is fetched
@@ -142,6 +142,10 @@ class PairDecoder:
                 for side, summary, file in zip(self.sides, summaries, files, strict=True):
                     if side.limits or image_suffix(file) != ".jpg":
                         summary.add(read_values(file, images.where(row)))
+        return summaries
+
+    def warnings(self, summaries: list[ValueSummary]) -> Iterator[str]:
+        """Yield warnings about the values of both sides."""
         for name, side, summary in zip("AB", self.sides, summaries, strict=True):
             for line in summary.warnings():
                 yield f"{name}: {side.named(line)}"

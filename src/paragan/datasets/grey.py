@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,8 +47,9 @@ class _GreyCopies(DerivedSource):
     def decode(self, encoded: Sequence[bytes], rows: Any, places: Any = None, seed: int = 0) -> Mapping[str, Tensor]:
         x_BCHW = self.source.decode(encoded, rows, places, seed)["image"]
         if self._flip and places is not None:  # here: the loader leaves pairs alone, whose images turn together
-            flips = [rng.key(seed, "flip", int(place)) % 2 for place in places]
-            x_BCHW = torch.stack([x_CHW.flip(2) if flip else x_CHW for x_CHW, flip in zip(x_BCHW, flips, strict=True)])
+            is_flipped = np.array([rng.key(seed, "flip", int(place)) % 2 for place in places], bool)
+            pixels_BCHW = x_BCHW.numpy()  # of the same memory: torch does not flip uint16
+            pixels_BCHW[is_flipped] = pixels_BCHW[is_flipped, ..., ::-1]
         return {"image": x_BCHW, "condition": grey(x_BCHW)}
 
 

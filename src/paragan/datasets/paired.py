@@ -97,7 +97,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     )
     pairs = PairedImages(stacked, decoder, options.direction == "b_to_a", options.flip and split == "train")
     if split == "train":
-        pairs.notices = (*pairs.notices, *decoder.warnings(images))
+        pairs.notices = (*pairs.notices, *decoder.warnings(decoder.summaries(images)))
     reading = _reading(images, sides, decoder.channels, options.direction == "b_to_a")
     pairs.reading = (
         f"{counted(len(images), 'pair')}, holds out {len(images.rows('held_out', options.held_out)):,}; {reading}"

@@ -1,12 +1,15 @@
 """`data.damaged` and folders without images: which images a run has, and how it says so."""
 
 import json
+import os
 
+import numpy as np
 import pytest
 
 from paragan.cli.main import main
 from paragan.core.errors import DataError
 from paragan.datasets import _damaged_images, folder, paired
+from paragan.datasets._encoded_images import EncodedImages, SelectedImages
 from paragan.report.page import Page
 from tests.image_folders import put
 
@@ -81,6 +84,34 @@ def test_the_result_is_stored_until_a_file_changes(photos, cache, monkeypatch):
     put(photos / "cats" / "03.png", seed=3)
     read(photos)
     assert decoded
+
+
+def test_labels_of_a_file_count_for_the_data_without_its_damaged_images(tmp_path):
+    fingerprints = set()
+    for classes in ("abababab", "aabbaabb"):
+        rows = [f"{number}.png,{label}" for number, label in enumerate(classes)]
+        (tmp_path / "labels.csv").write_text("\n".join(["file_name,label", *rows]))
+        for number in range(8):
+            put(tmp_path / "photos" / f"{number}.png", seed=number)
+            os.utime(tmp_path / "photos" / f"{number}.png", (1, 1))
+        (tmp_path / "photos/7.png").write_text("no image")
+        os.utime(tmp_path / "photos/7.png", (1, 1))
+        source = read(tmp_path / "photos", labels=str(tmp_path / "labels.csv"))
+        assert source.class_names == ("a", "b")
+        fingerprints.add(source.fingerprint)
+    assert len(fingerprints) == 2
+
+
+def test_what_images_are_holds_for_a_selection_of_them():
+    attributes = ("has_label_file", "noun", "needs_every_class", "ignored")
+    images = type("Images", (EncodedImages,), {"read": None, "where": None})()
+    images.split_hashes = np.zeros(3, np.uint32)
+    for name in attributes:
+        setattr(images, name, f"other {name}")
+    selected = SelectedImages(images, np.arange(2, dtype=np.uint32), ())
+    assert [getattr(selected, name) for name in attributes] == [f"other {name}" for name in attributes]
+    declared = {"labels", "class_names", "num_train", "split_hashes", "notices"}  # of the selected rows
+    assert EncodedImages.__annotations__.keys() == declared | {*attributes}
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", "[" * 10_000])

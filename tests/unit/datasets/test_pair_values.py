@@ -61,3 +61,24 @@ def test_range_that_cuts_most_values_of_one_side_is_said_once_by_check_and_train
     report = check_dataset(str(tmp_path), data=Choice("paired", paired.Options(path=str(tmp_path), size=16, **limits)))
     for lines in (source(tmp_path, **limits).notices, report.warnings):
         assert [f"data.{key}=[0,1]" in line for line in lines if "range" in line] == [True]
+
+
+@pytest.mark.parametrize(
+    ("tops", "named"),
+    [((4096, 65536), ["condition_range"]), ((65536, 4096), ["range"]), ((4096, 256), ["condition_range", "range"])],
+)
+def test_check_names_the_range_of_each_side_that_needs_one(tmp_path, tops, named):
+    for number in range(3):
+        for folder, top in zip("AB", tops, strict=True):
+            write_levels(tmp_path / folder / f"{number}.png", number, top, np.uint16)
+    words = check_dataset(str(tmp_path)).command.split()
+    assert sorted(word.removeprefix("'data.").partition("=")[0] for word in words if "range=" in word) == named
+
+
+def test_check_names_one_range_for_both_halves_of_a_picture(tmp_path):
+    for number in range(3):
+        levels = np.random.default_rng(number).integers(0, 4096, (16, 32)).astype(np.uint16)
+        Image.fromarray(levels).save(tmp_path / f"{number}.png")
+    report = check_dataset(str(tmp_path))
+    assert report.range == report.condition_range and report.range is not None
+    assert "data.range=" in report.command and "data.condition_range=" in report.command

@@ -52,16 +52,18 @@ def test_16_bits_stay_in_both_images(tmp_path):
     assert (samples["condition"][:, 0].int() - samples["image"][:, 0].int()).abs().max() <= 1  # grey stays grey
 
 
-def test_flips_mirror_both_images_and_only_in_training(folder):
-    plain, flipped = (Loader(source(folder, flip=flip), 8, 0, torch.device("cpu")) for flip in (False, True))
-    a, b = plain.fetch(0), flipped.fetch(0)
+@pytest.mark.parametrize("bits", [8, 16])
+def test_flips_mirror_both_images_and_only_in_training(folder, bits):
+    sources = (source(folder, flip=flip, bits=bits) for flip in (False, True))
+    plain, flipped = (Loader(data, 8, 0, torch.device("cpu")) for data in sources)
+    a, b = ({name: x.int() for name, x in loader.fetch(0).items()} for loader in (plain, flipped))
     is_flipped = [not torch.equal(x, y) for x, y in zip(a["image"], b["image"], strict=True)]
     assert 0 < sum(is_flipped) < 8
     for name in ("image", "condition"):
         for x, y, flip in zip(a[name], b[name], is_flipped, strict=True):
             assert torch.equal(x.flip(2) if flip else x, y)
-    again = Loader(source(folder, flip=True), 8, 0, torch.device("cpu")).fetch(0)
-    assert torch.equal(again["image"], b["image"])
+    again = Loader(source(folder, flip=True, bits=bits), 8, 0, torch.device("cpu")).fetch(0)
+    assert torch.equal(again["image"].int(), b["image"])
     held_out, mirrored = (source(folder, "held_out", held_out=0.5, flip=flip) for flip in (False, True))
     rows = np.arange(len(held_out))
     assert torch.equal(held_out.fetch(rows, rows, 1)["image"], mirrored.fetch(rows, rows, 1)["image"])

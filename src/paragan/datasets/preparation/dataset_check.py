@@ -22,7 +22,7 @@ from paragan.datasets._encoded_images import EncodedImages, ShardImages
 from paragan.datasets._image_decoding import check_values_finite
 from paragan.datasets._image_formats import image_suffix
 from paragan.datasets._image_values import StoredValues, mix_bands, read_values
-from paragan.datasets._pair_decoding import is_pair
+from paragan.datasets._pair_decoding import PairDecoder, is_pair
 from paragan.datasets._pair_files import kind_of_pairs, split_pair
 from paragan.datasets._value_summary import ValueSummary
 from paragan.datasets.base.audio_files import ENDINGS
@@ -83,9 +83,9 @@ def check_dataset(
         return _check_audio(data.options, report, settings)
     if size is not None and data.name == "paired":
         data = Choice(data.name, replace(data.options, size=size))
-    images = _open(data, report)
+    images, decoder = _open(data, report)
     _describe(images, report, data)
-    sizes = _examine(images, report, progress, data.options)
+    sizes = _examine(images, report, progress, data.options, decoder)
     if isinstance(images, ShardImages):
         changed = [f"{file}: " for file in images.folder.damaged_files()]
         unnamed = [file for file in changed if not any(line.startswith(file) for line in report.damaged)]
@@ -97,30 +97,34 @@ def check_dataset(
     return report
 
 
-def _open(data: Choice, report: DatasetReport) -> EncodedImages:
-    """Return what a data set reads; add to the report what pairs are."""
+def _open(data: Choice, report: DatasetReport) -> tuple[EncodedImages, PairDecoder | None]:
+    """Return what a data set reads, and what decodes pairs, if they are some; add to the report what pairs are."""
     options = data.options
     if data.name == "npz":
-        return _ArrayImages(options)
+        return _ArrayImages(options), None
     if data.name == "unpaired":
         images, kinds, sides = unpaired.open_kinds(options)
         report.pairs = unpaired.describe_kinds(images, kinds, options.held_out)
         report.sides_from = sides.named_by if sides else ""
-        return images
+        return images, None
     if data.name == "paired":
         pairs, sides, decoder = paired.open_pairs(options, skip=True)
-        pairs.decode_pair = decoder
         names = sides.names if sides else ("the left half", "the right half")
         report.pairs = "; ".join((f"{len(pairs):,} of {names[0]} and {names[1]}", *pairs.notices))
         report.sides_from = sides.named_by if sides else ""
         report.num_without_partner = pairs.num_without_partner if isinstance(pairs, paired.PairedFiles) else 0
-        pairs.notices = (*pairs.notices, *decoder.warnings(pairs))
-        return pairs
+        summaries = decoder.summaries(pairs)
+        pairs.notices = (*pairs.notices, *decoder.warnings(summaries))
+        sides_and_values = zip(decoder.sides, summaries, strict=True)
+        better_ranges = {side.role: None if side.limits else values.better_range for side, values in sides_and_values}
+        report.range = better_ranges[""]
+        report.condition_range = better_ranges["condition_"]
+        return pairs, decoder
     if data.name == "shards" and not has_shards(options.path):
         raise DataError(f"data.path: no shards in {options.path!r}; make them with `data prepare SRC OUT`")
     labels = getattr(options, "labels", None)
     classes = getattr(options, "classes", None)
-    return open_encoded_images(options.path, classes=classes, labels=labels if isinstance(labels, str) else "")
+    return open_encoded_images(options.path, classes=classes, labels=labels if isinstance(labels, str) else ""), None
 
 
 class _ArrayImages(EncodedImages):
@@ -186,7 +190,11 @@ def _check_audio(options: audio.Options, report: DatasetReport, settings: Sequen
 
 
 def _examine(
-    images: EncodedImages, report: DatasetReport, progress: Callable[[int, int], None], options: Any
+    images: EncodedImages,
+    report: DatasetReport,
+    progress: Callable[[int, int], None],
+    options: Any,
+    decoder: PairDecoder | None,
 ) -> list[tuple[int, int]]:
     """Decode all images, add what they are to the report, and return their heights and widths.
 
@@ -199,7 +207,7 @@ def _examine(
     first_rows: dict[Hashable, int] = {}
     for row in range(len(images)):
         try:
-            parts = _read(images, row)
+            parts = _read(images, row, decoder)
         except DataError as error:
             report.damaged.append(str(error))
             parts = []
@@ -207,7 +215,7 @@ def _examine(
             height, width = stored.upright_size
             sizes.append((height, width))
             if channels:
-                mix_bands(stored.colours_HWC.shape[2], stored.has_alpha, channels, images.where(row))
+                mix_bands(stored.colours_HWC.shape[2], stored.has_alpha, channels, images.where(row))  # or an error
             report.not_square += width != height
             if not is_pair(width, height):
                 report.not_halves.append(images.name(row))
@@ -220,31 +228,25 @@ def _examine(
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
     report.formats = dict(formats.most_common())
-    _add_values(report, summary, images, options)
+    report.kinds = dict(summary.kinds.most_common())
+    report.ranges = summary.ranges
+    report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
+    if decoder is None:  # each side of pairs has a range and warnings of its own, which `_open` adds
+        takes_all_bands = report.is_grey or isinstance(images, _ArrayImages)
+        report.range = summary.better_range if options.range is None else None
+        report.warnings += tuple(summary.warnings(summary.max_bands if takes_all_bands else channels or 3))
     return sizes
 
 
-def _add_values(report: DatasetReport, summary: ValueSummary, images: EncodedImages, options: Any) -> None:
-    """Add the values and bands of all images, and warnings about them, to the report."""
-    report.kinds = dict(summary.kinds.most_common())
-    report.ranges = summary.ranges
-    report.range = summary.better_range if options.range is None else None
-    report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
-    takes_all_bands = report.is_grey or isinstance(images, _ArrayImages)
-    channels = summary.max_bands if takes_all_bands else getattr(options, "channels", None)
-    if images.decode_pair is None:  # each side of pairs has a range of its own
-        report.warnings += tuple(summary.warnings(channels or 3))
-
-
-def _read(images: EncodedImages, row: int) -> list[tuple[str, StoredValues]]:
+def _read(images: EncodedImages, row: int, decoder: PairDecoder | None) -> list[tuple[str, StoredValues]]:
     """Return format and values of an image, or of both of a pair. Raises `DataError` for what cannot be trained on."""
     where = images.where(row)
     if isinstance(images, _ArrayImages):
         parts = [(images.format, images.values(row))]
     else:
         (data,) = images.read([row])
-        if images.decode_pair is not None:  # which refuses what is no pair
-            images.decode_pair(data, where)
+        if decoder is not None:  # which refuses what is no pair
+            decoder(data, where)
         files = split_pair(data) if isinstance(images, paired.PairedFiles) else (data,)
         parts = [((image_suffix(file) or ".other")[1:], read_values(file, where)) for file in files]
     for _, stored in parts:

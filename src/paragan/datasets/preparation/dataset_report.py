@@ -29,7 +29,8 @@ class DatasetReport:
     path: of the data. images: number of image files. sides: minimum, median and maximum shorter side in pixels.
     not_square: number of such images. not_halves: images that are not twice as wide as high, as pairs are.
     kinds: number of images by kind: colour, grey, alpha, 16-bit. formats: by format. ranges: lowest and highest
-    value by depth (`8-bit`). range: what becomes dark and bright, if that should be set. is_grey: all have one band.
+    value by depth (`8-bit`). range: what becomes dark and bright, if that should be set; condition_range: of the
+    condition of pairs. is_grey: all have one band.
     ignored: number of files that are not read, by kind. damaged: a message each.
     duplicates: an image and the first that equals it.
 
@@ -59,6 +60,7 @@ class DatasetReport:
     splits: dict[str, int] = field(default_factory=dict)
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
     range: tuple[float, float] | None = None
+    condition_range: tuple[float, float] | None = None
     formats: dict[str, int] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
     pairs: str = ""
@@ -84,13 +86,14 @@ def add_advice(
     crop = getattr(data.options, "crop", "")
     _add_sizes(report, sizes, size or (data.options.size if "data.size" in passed else None), crop)
     has_halves = data.name == "folder" and len(report.not_halves) < 0.1 * len(sizes)
+    if has_halves:
+        report.recipe = RECIPES["paired"]
+        report.condition_range = report.range  # both halves are of one file
     report.advice = _advice(report, data)
     if data.name != "npz":  # arrays are trained on at their size
         report.advice += _size_advice(report, crop, has_halves)
     if report.has_scored_classes:
         report.advice += _class_advice(report.classes, report.trained)
-    if has_halves:
-        report.recipe = RECIPES["paired"]
     suggested = _suggested_settings(report, data.name, has_halves)
     words = [f"{key}={value}" for key, value in suggested.items() if value is not None and key not in passed]
     report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
@@ -120,7 +123,8 @@ def _suggested_settings(report: DatasetReport, dataset: str, has_halves: bool) -
         "data.size": None if dataset == "npz" else report.size,
         "data.direction": "a_to_b" if dataset == "paired" else None,
         "data.channels": 1 if report.is_grey and dataset not in ("npz", "grey") and not is_paired else None,
-        "data.range": None if report.range is None else "[{:g},{:g}]".format(*report.range),
+        "data.range": report.range and "[{:g},{:g}]".format(*report.range),
+        "data.condition_range": report.condition_range and "[{:g},{:g}]".format(*report.condition_range),
         "data.labels": "false" if needs_labels_off else None,
         "data.damaged": "skip" if is_folder and needs_skip else None,
     }
@@ -184,7 +188,7 @@ def _size_advice(report: DatasetReport, crop: str, has_halves: bool) -> list[str
             f"{_files(report.not_square)} not square: they are centre-cropped, or resized with data.crop=squash; "
             "data.size=HEIGHTxWIDTH trains on rectangles"
         )
-    if report.sides[1] >= _LARGE_SIZES[0] and report.recipe == "own" and not has_halves:
+    if report.sides[1] >= _LARGE_SIZES[0] and report.recipe == "own":
         size = max(side for side in _LARGE_SIZES if side <= report.sides[1])
         command = shlex.join(["train", "own", f"data.path={report.path}", f"data.size={size}"])
         device = "on a GPU, " if size > _LARGE_SIZES[0] else ""
