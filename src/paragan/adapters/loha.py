@@ -11,7 +11,7 @@ from paragan.adapters._options import LowRankOptions
 from paragan.layers import adapter
 from paragan.layers.adapter import matrix_shape
 
-_STD = {"up_1": 0.1, "down_1": 1.0, "up_2": 0.0, "down_2": 1.0}  # of the initial values
+_STD = {"up_1": 0.1, "down_1": 1.0, "up_2": 0.0, "down_2": 1.0}  # of initial values, as in LyCORIS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ class Balancer(balancer.Balancer):
 
     `adversarial.weight` multiplies the result (0.8 in the authors' code). Terms of other outputs,
     such as a codebook loss, are not counted. In an update without another term, because of its
-    interval or its schedule, the weight is 0; with an interval n it is n times as large elsewhere.
+    interval or its schedule, the weight is 0; a term with an interval n makes it n times as large in its own updates.
     """
 
     name = "adaptive_weight"

@@ -55,17 +55,17 @@ class Balancer(balancer.Balancer):
 
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
         shares = self.options.weights or dict.fromkeys(gradients.at_output, 1.0)
-        # weights that the gradients contain already
+        # gradients contain the weight and the interval of their term already
         weights = {name: gradients.weight(name) for name in shares if name in gradients.at_output}
         balanced = [name for name, weight in weights.items() if weight]
         total: Any = sum(shares[name] * weights[name] for name in balanced)
-        for name in gradients.postponed:  # its share stays free in this update
-            if f"{name}/count" in self.state:
+        for name in gradients.postponed:  # other terms do not get its share in the meantime
+            if f"{name}/count" in self.state:  # 0 before its first update: does it depend on G's output at all?
                 share = shares.get(name, 0.0 if self.options.weights else 1.0)
                 total = total + share * (self.state[f"{name}/count"] > 0)
         factors = {}
         for name in balanced:
-            interval = gradients.intervals.get(name, 1)  # the gradient contains it, too
+            interval = gradients.intervals.get(name, 1)
             norm = self._average(name, gradients.mean_norm(name) / (weights[name] * interval))
             factors[name] = self.options.total_norm * shares[name] / total / (norm + _EPSILON)
         return factors

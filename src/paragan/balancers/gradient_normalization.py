@@ -20,7 +20,7 @@ _DECAY = 0.9  # of the average of the squared norm, which begins at 0, as in the
 
 @dataclass(frozen=True)
 class Options:
-    """No options: `adversarial.weight` is the norm times the square root of the number of values."""
+    """No options: an `adversarial.weight` of 1 pulls at each value of G's output as hard as a mean absolute error."""
 
 
 class Balancer(balancer.Balancer):
@@ -36,7 +36,7 @@ class Balancer(balancer.Balancer):
         weight = gradients.weight(ADVERSARIAL)
         if ADVERSARIAL not in gradients.at_output or not weight:
             return {}
-        num_values = gradients.rows.total * prod(gradients.at_output[ADVERSARIAL][0].shape[1:])
+        num_values = gradients.rows.total * prod(gradients.at_output[ADVERSARIAL][0].shape[1:])  # of the global batch
         average = self.state["square"]
         square = (gradients.norm([ADVERSARIAL]) / weight).to(average.dtype).square() * num_values
         average.lerp_(square, 1 - _DECAY)

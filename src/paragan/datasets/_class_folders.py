@@ -10,13 +10,21 @@ from paragan.datasets._folder_parts import BOTH_WAYS, PART_NAME, Choice, FolderP
 from paragan.datasets._image_paths import folder_names, has_paths, path_next_to_folders
 from paragan.datasets._split_names import HELD_OUT, TRAIN, are_words_of, parse_split, words_of
 
-_MAX_SIDES = 3  # of equal file names, such as images, masks and edges
+_MAX_SIDES = 3  # folders that may be sides of pairs, such as images, masks and edges
 
 
 def find_classes(
     paths: list[bytes], parts: list[FolderPart], unread: list[bytes], name: str, choice: Choice
 ) -> tuple[list[FolderPart], tuple[str, ...]]:
-    """Return the class folders in `parts`, and a warning where they may be none."""
+    """Return the class folders in `parts`, and a warning where they may be none.
+
+        faces/ and masks/, or lr/ and hr/   `DataError`: they may be pairs
+        0001/ 0002/, or part_1/ part_2/     parts of one set, which are no classes; warning
+        a/x.png b/x.png, a/y.png b/y.png    classes; warning: they may be pairs
+        others                              classes; `DataError` for images next to them
+
+    If `choice` says that folders are classes, the last line holds for all.
+    """
     names = sorted(names_in(paths, parts, unread))
     if len(names) < 2:
         return parts, ()
@@ -53,9 +61,10 @@ def _are_numbered_parts(paths: list[bytes], parts: list[FolderPart], names: list
 
 
 def check_classes(paths: list[bytes], parts: list[FolderPart], name: str) -> tuple[str, ...]:
-    """Return a line about folders in those of classes.
+    """Return a line about classes that hold several folders.
 
-    Raises `DataError` if the names of classes, or of the folders in them, say that these may be something else.
+    Raises `DataError` where the classes may be something else: splits, such as train and val_cats, or what holds the
+    classes: the folders in all of them are the same, or called as classes, or one is called as a whole set (images).
     """
     inner: dict[bytes, frozenset[bytes]] = {}  # folders in those of classes, without numbered parts of one set
     for part in parts:
@@ -63,14 +72,12 @@ def check_classes(paths: list[bytes], parts: list[FolderPart], name: str) -> tup
             folders = folder_names(paths, part.top)
             inner[part.folder] = frozenset(name for name in folders if not PART_NAME.fullmatch(name))
     splits = [(split, rest) for split, rest in map(parse_split, inner) if split is not None]
-    words = {split == "train" for split, _ in splits}
-    are_splits = words == {True, False} and any(not rest for _, rest in splits)  # train and val_photos
-    # equal folders in all classes, folders called as classes, and those of a whole set may be the classes
-    has_equal = len(inner) > 1 and len(set(inner.values())) == 1
+    has_train_and_others = len({split == "train" for split, _ in splits}) == 2
+    are_splits = has_train_and_others and any(not rest for _, rest in splits)
+    several = {folder: folders for folder, folders in inner.items() if len(folders) > 1}
+    are_same = len(inner) > 1 and len(set(inner.values())) == 1
     doubtful = [
-        folder
-        for folder, folders in inner.items()
-        if len(folders) > 1 and (has_equal or folders <= inner.keys() or _is_whole_set(folder))
+        folder for folder, folders in several.items() if are_same or folders <= inner.keys() or _is_whole_set(folder)
     ]
     if doubtful or are_splits:
         within = f", and {listed(sorted(inner[doubtful[0]]))} in them the classes" if doubtful else ""
@@ -78,9 +85,8 @@ def check_classes(paths: list[bytes], parts: list[FolderPart], name: str) -> tup
         raise DataError(
             f"{name}: folders {named} may be no classes{within}; name splits train and val, {choose_one(named)}"
         )
-    merged = [folder for folder, folders in inner.items() if len(folders) > 1]
-    line = f"{name}: {listed(merged)} are one class each; move the folders in them up to make these the classes"
-    return (line,) if merged else ()
+    line = f"{name}: {listed(list(several))} are one class each; move the folders in them up to make these the classes"
+    return (line,) if several else ()
 
 
 def _is_whole_set(folder: bytes) -> bool:

@@ -57,18 +57,16 @@ class EncodedImages(ABC):
 
         held_out: share of the images that is held out if num_train is None, at least one and not all.
         """
-        if self.num_train is not None:
-            is_held_out = np.arange(len(self)) >= self.num_train
-        else:
-            is_held_out = self._held_out_by_hash(held_out)
-        return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
+        return np.flatnonzero(self.are_held_out(held_out) == (split == "held_out")).astype(np.uint32)
 
-    def _held_out_by_hash(self, share: float) -> NDArray[np.bool_]:
-        """Return which images are held out: those of low hashes, so that an image stays in its split.
+    def are_held_out(self, share: float) -> NDArray[np.bool_]:
+        """Return which images are held out; without num_train those of low hashes, so that an image stays in its split.
 
         The image of the highest hash of each class is trained on; that of the lowest is held out where the
         share of the class is an image or more.
         """
+        if self.num_train is not None:
+            return np.arange(len(self)) >= self.num_train
         labels = np.zeros(len(self), np.int32) if self.labels is None else self.labels
         order = np.lexsort((self.split_hashes, labels))  # by class, then by hash
         starts = np.flatnonzero(np.diff(labels[order], prepend=-1))
@@ -169,12 +167,10 @@ class SelectedImages(EncodedImages):
             dropped = sorted(set(images.class_names) - set(self.class_names))
         self.notices = (*notices, *images.notices, *describe_empty_classes(dropped))
 
-    def rows(self, split: str, held_out: float) -> Rows:
-        """Return the rows of a split, in which no image changes its split, unless one were empty."""
-        is_held_out = np.isin(self._rows, self._images.rows("held_out", held_out))
-        if is_held_out.all() or not is_held_out.any():
-            return super().rows(split, held_out)
-        return np.flatnonzero(is_held_out == (split == "held_out")).astype(np.uint32)
+    def are_held_out(self, share: float) -> NDArray[np.bool_]:
+        """Return which images are held out: those that were among all images, unless a split were empty then."""
+        is_held_out = self._images.are_held_out(share)[self._rows]
+        return super().are_held_out(share) if is_held_out.all() or not is_held_out.any() else is_held_out
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         return self._images.read(self._rows[list(rows)].tolist())

@@ -30,7 +30,8 @@ def arrange(paths: list[bytes], name: str, choice: Choice = None, has_labels: bo
     `DataError` if images are next to class folders, and for folders of pairs, or of splits without training.
     """
     *parents, root = common_folders(paths)
-    parts, unread = find_parts(paths, _descend(paths, [FolderPart(root)], [], choice), name, choice, has_labels)
+    tops = _descend(paths, [FolderPart(root)], [], choice)  # single folders may be above the splits, and below them
+    parts, unread = find_parts(paths, tops, name, choice, has_labels)
     parts = _descend(paths, parts, unread, choice)
     levels = (*parents, *(part.top for part in parts))
     notices: tuple[str, ...] = ()
@@ -77,17 +78,20 @@ def _labels_of_paths(paths: list[bytes], parts: list[FolderPart], classes: list[
 
 
 def _descend(paths: list[bytes], parts: list[FolderPart], unread: list[bytes], choice: Choice) -> list[FolderPart]:
-    """Skip single folders, and enter those of images next to masks, unless `choice` says what folders are."""
+    """Enter folders that mean nothing, until there are several, or images next to them.
+
+    Those are a single folder, train/train/ and test/test/, and, without a `choice`, images/ next to masks/.
+    """
     while True:
         names = names_in(paths, parts, unread)
-        images = _folders_next_to_masks(names) if choice is None else set()
-        if not images:
+        entered = _folders_next_to_masks(names) if choice is None else set()
+        if not entered:
             has_splits = any(part.split == HELD_OUT for part in parts)
-            is_nested = has_splits and all(map(_split_names.names_split, names))  # train/train/, test/test/
-            if not (is_nested or len(names) == 1) or any(path_next_to_folders(paths, part.top) for part in parts):
+            is_level = len(names) == 1 or (has_splits and all(map(_split_names.names_split, names)))
+            if not is_level or any(path_next_to_folders(paths, part.top) for part in parts):
                 return parts
-        entered = sorted(images or names)
-        parts = [replace(part, top=part.top + folder + b"/") for part in parts for folder in entered]
+            entered = names
+        parts = [replace(part, top=part.top + folder + b"/") for part in parts for folder in sorted(entered)]
         parts = [part for part in parts if has_paths(paths, part.top)]
 
 
@@ -103,10 +107,11 @@ def _folders_next_to_masks(names: set[bytes]) -> set[bytes]:
 def _count_unread(paths: list[bytes], splits: NDArray[np.int8], root: bytes) -> dict[str, int]:
     """Return the number of images that are not read by the folder they are in, up to two levels below the root."""
     counts: Counter[bytes] = Counter()
+    partly_read = {paths[row][len(root) :].partition(b"/")[0] for row in np.flatnonzero(splits >= 0).tolist()}
     for row in np.flatnonzero(splits == NOT_READ).tolist():
-        names = paths[row][len(root) :].split(b"/")
-        is_whole = (splits[_image_paths.rows_in(paths, root + names[0] + b"/")] < 0).all()
-        counts[b"/".join(names[: 1 if is_whole else 2][: len(names) - 1])] += 1
+        folders = paths[row][len(root) :].split(b"/")[:-1]
+        depth = 2 if folders and folders[0] in partly_read else 1
+        counts[b"/".join(folders[:depth])] += 1
     kinds = {folder: f"images in {os.fsdecode(folder)}/" if folder else "images of other splits" for folder in counts}
     num_masks = int((splits == _MASK).sum())
     return {kinds[folder]: count for folder, count in counts.items()} | ({"masks": num_masks} if num_masks else {})

@@ -45,7 +45,8 @@ def decode_image(data: bytes, where: str) -> Image.Image:
         extra = _DECODER_BYTES.get("progressive" if "progressive" in image.info else image.format or "", 0)
         pixels = image.width * image.height
         stored = bytes_per_pixel(image.mode)
-        is_large = pixels > MAX_PIXELS or pixels * max(stored + extra, 2 * stored) > MAX_BYTES
+        max_bytes = pixels * max(stored + extra, 2 * stored)  # while it is decoded, and with a copy to convert it
+        is_large = pixels > MAX_PIXELS or max_bytes > MAX_BYTES
         if image.format in ("JPEG", "MPO") and is_large:
             image.draft(image.mode, (image.width // 2, image.height // 2))
         check_num_pixels(*image.size, where)
@@ -61,7 +62,7 @@ class PixelSettingError(DataError):
 def check_num_pixels(width: int, height: int, where: str) -> None:
     """Raise an error for too many pixels, and for a side that cannot be resized."""
     if width * height > MAX_PIXELS:
-        raise Image.DecompressionBombError
+        raise Image.DecompressionBombError  # as Pillow; `raise_image_errors` words it
     if max(width, height) > _MAX_SIDE:
         raise DataError(
             f"{where}: {width:,} x {height:,} pixels; the longer side is at most {_MAX_SIDE:,}: cut the image into "

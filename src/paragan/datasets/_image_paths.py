@@ -18,7 +18,7 @@ from paragan.core.errors import DataError
 from paragan.datasets._split_names import HELD_OUT, TRAIN
 
 _AFTER_SLASH = bytes([ord("/") + 1])  # all paths in `a/` come before `a0`
-_NUM_COMPARED = 1000
+_NUM_COMPARED = 1000  # files of each folder
 _MAX_LINK_PATHS = 64
 _HIDDEN = (b".", b"__MACOSX", b"@eaDir", b"#recycle", b"$RECYCLE.BIN")  # also of systems and network storage
 LABEL_SUFFIXES = (b".cls", b".json", b".jsonl", b".csv")
@@ -82,8 +82,7 @@ def find_files(root: Path, broken_links: list[bytes] | None = None) -> list[byte
     listed, or is reached through links on more than 64 paths: n folders that link to each other have 2ⁿ paths or more.
     """
     try:
-        broken = [] if broken_links is None else broken_links
-        return list(_walk(os.fsencode(root), broken))
+        return list(_walk(os.fsencode(root), [] if broken_links is None else broken_links))
     except OSError as error:
         name = os.fsdecode(error.filename)
         raise DataError(f"{name}: the folder cannot be listed ({error.strerror}); check its permissions") from None

@@ -71,10 +71,7 @@ def is_beyond_pillow(data: bytes) -> bool:
 
 
 def read_values(data: bytes, where: str) -> StoredValues:
-    """Read the first page of an image, with all its bits and bands if it is TIFF, PNG or grey.
-
-    Raises `DataError` as `decode_image`.
-    """
+    """Read the first page of an image, with all its bits and bands if it is TIFF, PNG or grey; or a `DataError`."""
     with _image_decoding.raise_image_errors(where):
         layout = _tiff_bands.read_layout(data)
         if layout is None:
@@ -129,7 +126,7 @@ def _deep_png_values(image: Image.Image, data: bytes) -> Values:
     kind = data[25]  # colour type of the header
     if kind == _GREY_AND_ALPHA:  # four bytes in a pixel, as in RGBA of 8 bits
         values = _pixels_as(data, "RGBA").view(">u2").astype(np.uint16)
-    elif kind != _GREY:  # in the other order of bytes, the low one is taken for the high one
+    elif kind != _GREY:  # read in the other order of bytes, the low one is what Pillow takes for the high one
         values = values * 256 + _pixels_as(data, f"{image.mode};16L")
     if (colour := image.info.get("transparency")) is not None:
         is_opaque_HW = (values != colour).any(2)
@@ -176,12 +173,13 @@ def _upright(level_HW: Values, orientation: int) -> Image.Image:
 
 
 def mix_bands(num_bands: int, has_alpha: bool, channels: int, where: str) -> list[dict[int, float]]:
-    """Return the weights of bands in each channel that is not alpha: grey, RGB, or the first bands."""
+    """Return the weights of bands in each channel that is not alpha. num_bands: of a file, without alpha."""
     if channels == 1 and num_bands in (3, 4):
         return [_LUMA]
-    if num_bands == 1 and channels in (3, 4):
+    if num_bands == 1 and channels in (3, 4):  # grey as red, green and blue
         return [{0: 1.0}] * 3
-    if num_bands + (has_alpha or channels == 4) < channels:
+    num_alpha = 1 if has_alpha or channels == 4 else 0  # of a file without alpha, the fourth channel is opaque
+    if num_bands + num_alpha < channels:
         raise PixelSettingError(
             f"{where}: {num_bands} bands, but the data has {channels} channels", f"pass data.channels={num_bands}"
         )

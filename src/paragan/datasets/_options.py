@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from paragan.core.addresses import secret_in_url as secret_in_url
+from paragan.core.addresses import secret_in_url as secret_in_url  # the registry knows names of this file alone
 from paragan.core.option_types import Count, FilePath, ImageSize, Interval, MelScale, NotNegative, Positive
 
 

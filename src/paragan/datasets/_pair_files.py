@@ -23,6 +23,7 @@ _SPLITS = b"train|training|held_out|val|valid|validation|test|testing"
 _SIDES = b"|".join(name for pair in _NAMES for name in pair)
 _FOLDER = re.compile(rb"(?is)(?P<parents>|.*?/)(?P<split>%s|)[_-]?(?P<side>%s)s?/(?P<rest>.*)" % (_SPLITS, _SIDES))
 _FILE = re.compile(rb"(?is)^(.*[^/])[_.-](%s)(\.\w+)|^(.*/|)(%s)[_-]([^/]+)" % (_SIDES, _SIDES))
+_FILE_IN_FOLDER = rb"\2\5/\1\3\4\6"  # groups of `_FILE`, of which half are empty: A/1.png for 1_A.png and A_1.png
 SIDE_NAMES = (
     "A/ and B/ (also trainA/ and trainB/, input/ and target/, source/ and target/, low/ and high/, lr/ and hr/), "
     "or the files 1_A.png and 1_B.png"
@@ -67,8 +68,8 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
     start = len(common_folders(paths)[-1])
     matches = [(path, match) for path in paths if (match := _FOLDER.fullmatch(path, start))]
     has_folders = bool(matches)
-    if not has_folders:  # 1_A.png and A_1.png are read as A/1.png
-        in_folders = ((path, _FILE.sub(rb"\2\5/\1\3\4\6", path)) for path in paths)
+    if not has_folders:
+        in_folders = ((path, _FILE.sub(_FILE_IN_FOLDER, path)) for path in paths)
         matches = [(path, match) for path, inner in in_folders if (match := _FOLDER.fullmatch(inner))]
     for names in _NAMES:
         sides: tuple[dict[bytes, bytes], dict[bytes, bytes]] = ({}, {})
@@ -76,9 +77,7 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
         of_names = [(path, match) for path, match in matches if match["side"].lower() in names]
         for path, match in of_names:
             side = names.index(match["side"].lower())
-            split = match["split"] + b"/" if match["split"] else b""
-            rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match["side"], b"", match["rest"])  # 1_A.png of trainA/
-            _add(sides[side], match["parents"] + split + rest, path)
+            _add(sides[side], _without_side(match), path)
             is_first = path.rpartition(b"/")[2].startswith(match["side"])
             of_files = match["side"] + b"_*" if is_first else b"*_" + match["side"]
             pattern = path[start : match.start("rest")] if has_folders else of_files
@@ -87,6 +86,13 @@ def find_sides(paths: list[bytes]) -> TwoSides | None:
             a, b = (", ".join(sorted(patterns)[:_MAX_NAMED]) for patterns in described)
             return TwoSides((a, b), sides, len(paths) - len(of_names), "folders" if has_folders else "files")
     return None
+
+
+def _without_side(match: re.Match[bytes]) -> bytes:
+    """Return the path that both files of a pair share: train/1.png of trainA/1.png, and of trainA/1_A.png."""
+    split = match["split"] + b"/" if match["split"] else b""
+    rest = re.sub(rb"(?i)[-_]%s(?=\.\w+$)" % match["side"], b"", match["rest"])
+    return match["parents"] + split + rest
 
 
 def kind_of_pairs(paths: list[bytes]) -> str | None:

@@ -56,7 +56,7 @@ def source(
     settings += " bicubic" if resize == "bicubic" else ""  # not "lanczos": fingerprints of runs of earlier versions
     names = _class_names(wnids, words_txt)
     images = FileImages(files, ArrangedPaths(paths=paths, labels=labels, class_names=names, num_train=len(paths)))
-    rows = images.rows("train", held_out=0)  # all, also of a held-out split: its files are those of `paths`
+    rows = np.arange(len(paths), dtype=np.uint32)
     identify = partial(images.fingerprint, rows, f"{pixels.shape} {settings}")
     return ImageSource(images=images, rows=rows, shape=pixels.shape, decode=pixels.decode, identify=identify)
 

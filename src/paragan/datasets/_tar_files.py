@@ -95,11 +95,9 @@ def is_tar(path: Path, is_plain: bool = False) -> bool:
     """Return whether a file is a tar file. is_plain: an uncompressed one."""
     try:
         with open_regular_file(path) as file:
-            if not is_plain and file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
-                return True
             if is_plain:  # modes as literals, so that a test of the source sees that nothing is written
                 tarfile.open(fileobj=file, mode="r:", tarinfo=_Header).close()
-            else:
+            elif not file.peek(4).startswith(_ZSTD_MAGIC):  # which not every Python unpacks
                 tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header).close()
             return True
     except (OSError, EOFError, ValueError, RecursionError, zlib.error, lzma.LZMAError, tarfile.TarError):

@@ -12,14 +12,16 @@ from paragan.datasets import _image_decoding
 from paragan.datasets._image_values import StoredValues, top_of
 from paragan.datasets._tiff_bands import Values
 
+Limits = tuple[float, float] | None
+
 
 def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning for values outside of their range, or in a small part of it: an eighth, of 16 bits a quarter.
+    """Return a warning for values outside of their range, 0 to `top`, or in a small part of it: an eighth or a quarter.
 
-    top: infinite if none is known.
+    top: infinite if none is known, which warns of all values but equal ones.
     """
     is_inside = low >= 0 and high <= top
-    min_width = top / (8 if top < _image_decoding.TOP_OF_16_BITS else 4)
+    min_width = top / (8 if top < _image_decoding.TOP_OF_16_BITS else 4)  # files of 16 bits often hold 10 to 14
     is_nearly_even = 0 < high - low < min_width
     if is_inside and not is_nearly_even:
         return ()
@@ -31,13 +33,15 @@ def describe_range(low: float, high: float, top: float) -> tuple[str, ...]:
     return (f"values are from {low:g} to {high:g}, and the range is {text}; pass data.range=[{low:g},{high:g}]",)
 
 
-def share_outside(values: Values, limits: tuple[float, float] | None) -> float:
+def share_outside(values: Values, limits: Limits) -> float:
     """Return the share of values outside of `limits`, from 0 to 1; 0 without limits."""
     return 0.0 if limits is None else float(np.mean((values < limits[0]) | (values > limits[1])))
 
 
-def describe_cut(share: float, limits: tuple[float, float], low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning for limits that more than half of the values, from `low` to `high`, lie outside of."""
+def describe_limits(limits: Limits, share: float, low: float, high: float, top: float) -> tuple[str, ...]:
+    """Return a warning if `share`, of the values outside of limits, is above a half; without these `describe_range`."""
+    if limits is None:
+        return describe_range(low, high, top)
     if share <= 1 / 2:
         return ()
     fix = f"pass data.range=[{low:g},{high:g}]" if describe_range(low, high, top) else "leave data.range out"
@@ -46,12 +50,9 @@ def describe_cut(share: float, limits: tuple[float, float], low: float, high: fl
 
 
 class ValueSummary:
-    """Range, bands, pages and kinds of the images of a data set.
+    """Range, bands, pages and kinds of the images of a data set. limits: the range that is set."""
 
-    limits: the range that is set, if one is.
-    """
-
-    def __init__(self, limits: tuple[float, float] | None) -> None:
+    def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._sum_outside = 0.0  # of the share of each image
         self.ranges: dict[str, tuple[float, float]] = {}  # by depth, such as `8-bit`
@@ -84,11 +85,8 @@ class ValueSummary:
 
     def warnings(self, channels: int = 3) -> Iterator[str]:
         """Yield a line for a range that hardly fits, for further pages, and for bands that are not read."""
-        if self.ranges and self._limits is None:
-            yield from describe_range(*self.extent, self.top)
-        elif self.ranges and self._limits:
-            share = self._sum_outside / self.kinds.total()
-            yield from describe_cut(share, self._limits, *self.extent, self.top)
+        if self.ranges:
+            yield from describe_limits(self._limits, self._sum_outside / self.kinds.total(), *self.extent, self.top)
         if self.num_with_more:
             yield f"{self.num_with_more:,} of {self.kinds.total():,} images examined have several pages: one is read"
         num_read = 3 if channels == 1 else channels  # grey is mixed from red, green and blue

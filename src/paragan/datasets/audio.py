@@ -86,14 +86,14 @@ class AudioSegments(Segments):
         super().__init__(options, is_random=split == "train")
         images = _list_files(options)
         self.rows = images.rows(split, options.held_out).tolist()
-        settings = {name: value for name, value in vars(options).items() if name not in ("path", "labels")}
+        settings = {name: value for name, value in vars(options).items() if name != "path"}
         self.fingerprint = images.fingerprint(np.array(self.rows), str(settings))
         self.notices = images.notices
         self._images = images
         self._infos = [read_info(self._file(row), self.where(row)) for row in range(len(self))]
         self.reading = f"{self._describe()}; {images.describe_rest(len(self))}" if self._is_random else ""
         for row, info in enumerate(self._infos):
-            if info.channels > 2 == options.channels:
+            if info.channels > 2 and options.channels == 2:
                 raise DataError(
                     f"{self.where(row)}: {info.channels} channels, which are not stereo; pass data.channels=1"
                 )

@@ -33,7 +33,7 @@ def source(options: Options, split: Literal["train", "held_out"], images: Encode
     if options.damaged == "skip":
         images = exclude_damaged(images, pixels.decode, f"folder {identity}", options.path)
     rows = images.rows(split, options.held_out)
-    warnings = () if is_url(options.path) else pixels.warnings(images, rows)
+    warnings = () if is_url(options.path) else pixels.warnings(images, rows)  # also an error, for either split
     source = ImageSource(
         images=images,
         rows=rows,

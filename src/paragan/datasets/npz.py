@@ -22,7 +22,7 @@ from paragan.datasets._class_numbers import NumberedClasses, number_labels
 from paragan.datasets._image_values import round_values, top_of
 from paragan.datasets._options import check_range
 from paragan.datasets._tiff_bands import Values
-from paragan.datasets._value_summary import describe_cut, describe_range, share_outside
+from paragan.datasets._value_summary import describe_limits, share_outside
 from paragan.datasets.base.in_memory import InMemorySource, compute_fingerprint, stratified_split
 from paragan.storage import npz
 
@@ -68,17 +68,11 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
     )
     rounded = round_values(values_NCHW, options.range, options.bits, f"{options.path}: {options.image_array}")
     images_NCHW = torch.from_numpy(rounded)[rows].contiguous()
-    images = InMemorySource(images_NCHW, fingerprint=fingerprint)
-    if classes is not None:
-        labels_N = torch.from_numpy(classes.labels.astype(np.int64))[rows]
-        images = InMemorySource(images_NCHW, labels_N, classes.names, fingerprint)
+    labels_N = None if classes is None else torch.from_numpy(classes.labels.astype(np.int64))[rows]
+    images = InMemorySource(images_NCHW, labels_N, classes.names if classes else (), fingerprint)
     low, high, top = float(values_NCHW.min()), float(values_NCHW.max()), top_of(values_NCHW)
-    if options.range is None:
-        range_notices = describe_range(low, high, top)
-    else:
-        share = share_outside(values_NCHW, options.range)
-        range_notices = describe_cut(share, options.range, low, high, top)
-    images.notices = (*range_notices, *notices)
+    share = share_outside(values_NCHW, options.range)
+    images.notices = (*describe_limits(options.range, share, low, high, top), *notices)
     images.reading = f"holds out {len(splits['held_out']):,}"
     return images
 
@@ -125,7 +119,11 @@ def _likely(names: list[str], start: str, word: str) -> str:
 
 
 def _with_channels_first(array: Values, where: str) -> Values:
-    """Return images as (N, C, H, W). Raises `DataError` for another number of axes, and if both may be channels."""
+    """Return images as (N, C, H, W). Raises `DataError` for another number of axes, and if both may be channels.
+
+    (N, H, W)     grey; `DataError` where N is 3 or 4, or W at most 4: one image with channels
+    (N, H, W, C)  C is 1 or 3, or the smallest of the three; if not, (N, C, H, W) in the same way
+    """
     if array.ndim == 3 and array.size:
         if array.shape[0] in _ALONE or array.shape[2] <= max(_ALONE):
             raise DataError(

@@ -25,7 +25,7 @@ from paragan.datasets._damaged_images import exclude_damaged, with_skip_hint
 from paragan.datasets._encoded_images import EncodedImages, counts_images
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._image_source import ImageSource
-from paragan.datasets._options import PixelOptions
+from paragan.datasets._options import check_range
 from paragan.datasets._pair_decoding import PairDecoder, SideFormat
 from paragan.datasets._pair_files import TwoSides, describe_single, find_sides, join_pair, match_names
 from paragan.datasets.base.file_readers import FileReader
@@ -70,7 +70,7 @@ class Options:
 
     def __post_init__(self) -> None:
         for limits in (self.range, self.condition_range):
-            PixelOptions(range=limits)  # raises `ValueError` for limits that are none
+            check_range(limits)
 
 
 def source(options: Options, split: Literal["train", "held_out"]) -> Source:
@@ -126,10 +126,7 @@ def open_pairs(options: Options, skip: bool = False) -> tuple[EncodedImages, Two
 
 
 class PairedFiles(FileImages):
-    """Pairs of files under their common names. Both files are one bytes object, see `split_pair`.
-
-    single: files without a partner, left out.
-    """
+    """Pairs of files by their common names, each as one bytes object (`split_pair`). single: files left out."""
 
     noun = "pairs"
 
@@ -180,16 +177,12 @@ class PairedImages(DerivedSource):
     def _crop(self, x_CHW: Tensor, key: int | None) -> Tensor:
         """Crop and flip both images of a pair by the key of its place, equal on all ranks; centred without one."""
         num_down, num_right = self._num_offsets
-        if key is None:
-            return self._at(x_CHW, num_down // 2, num_right // 2)
-        # independent numbers from one key: the remainders of one division after the other
-        rest, top = divmod(key, num_down)
-        rest, left = divmod(rest, num_right)
-        crop = self._at(x_CHW, top, left)
+        top, left, rest = num_down // 2, num_right // 2, 0
+        if key is not None:  # independent numbers from one key: the remainders of one division after the other
+            rest, top = divmod(key, num_down)
+            rest, left = divmod(rest, num_right)
+        crop = x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
         return crop.flip(2) if self._flip and rest % 2 == 1 else crop
-
-    def _at(self, x_CHW: Tensor, top: int, left: int) -> Tensor:
-        return x_CHW[:, top : top + self.shape[1], left : left + self.shape[2]]
 
 
 def _load_size(options: Options) -> tuple[int, int]:

@@ -49,8 +49,12 @@ class Options(AudioOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        others = (self.sample_rate != 8000, self.channels != 1, self.segment > 8000)
-        names = [name for name, other in zip(("sample_rate", "channels", "segment"), others, strict=True) if other]
+        is_other = {
+            "sample_rate": self.sample_rate != 8000,
+            "channels": self.channels != 1,
+            "segment": self.segment > 8000,
+        }
+        names = [name for name, other in is_other.items() if other]
         if names and not self.path:
             named = ", ".join(f"{name}={getattr(self, name)}" for name in names)
             raise ValueError(
@@ -117,10 +121,7 @@ def utterance(number: int) -> Tensor:
 
 
 def _voice(pitch_T: Tensor, formants_T3: Tensor) -> Tensor:
-    """Return the sum of the harmonics of a pitch, each as loud as the resonances let it be.
-
-    Gains are computed once per hop and interpolated.
-    """
+    """Return the sum of the harmonics of a pitch, each as loud as the resonances let it be; one gain for each hop."""
     harmonics_K = torch.arange(1, _HARMONICS + 1, dtype=torch.float64)
     hz_FK = pitch_T[::HOP, None] * harmonics_K
     distance_FK3 = (hz_FK[..., None] - formants_T3[::HOP, None]) / _BANDWIDTHS_HZ

@@ -62,13 +62,7 @@ class TensorBatches(Iterator[dict[str, Tensor]]):
         rows = Rows(step=0, first=0, count=batch, total=batch).shares(world_size)[rank]
         loader = Loader(source, batch, seed, torch.device(device), share=(rows.first, rows.count), flip=flip)
         self._pipeline = Pipeline(
-            loader=loader,
-            depth=depth,
-            readers=readers,
-            decoders=decoders,
-            max_bytes=max_bytes,
-            timeout_s=timeout_s,
-            max_readers=max_readers,
+            loader, depth, readers, decoders, max_bytes=max_bytes, timeout_s=timeout_s, max_readers=max_readers
         )
 
     def __next__(self) -> dict[str, Tensor]:

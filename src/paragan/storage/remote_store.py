@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from paragan.core.addresses import secret_in_url
@@ -73,22 +74,18 @@ class RemoteStore(ByteStore):
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         pieces_of = {wanted: list(self._pieces(wanted)) for wanted in ranges}
-        cached = {}  # None: not in the cache, its whole block is requested
-        for pieces in pieces_of.values():
-            cached.update({piece: self._cache.read(*piece.entry, piece.start, piece.stop) for piece in pieces})
-        blocks = {piece.block: piece.entry for piece, content in cached.items() if content is None}
-        uncached_ranges = [wanted for wanted, pieces in pieces_of.items() if not pieces]
-        missing = [*blocks, *uncached_ranges]
-        fetched = dict(zip(missing, self._request(missing), strict=True))
+        pieces = chain.from_iterable(pieces_of.values())
+        cached = {piece: self._cache.read(*piece.entry, piece.start, piece.stop) for piece in pieces}
+        missing = [piece for piece, content in cached.items() if content is None]
+        contents = {piece: content for piece, content in cached.items() if content is not None}
+        blocks = {piece.block: piece.entry for piece in missing}  # requested as a whole, for the cache
+        requested = [*blocks, *(wanted for wanted, pieces in pieces_of.items() if not pieces)]
+        fetched = dict(zip(requested, self._request(requested), strict=True))
         for block, entry in blocks.items():
             self._cache.write(*entry, fetched[block])
-
-        def content_of(piece: _Piece) -> bytes:
-            content = cached[piece]
-            return fetched[piece.block][piece.start : piece.stop] if content is None else content
-
-        contents = {wanted: b"".join(map(content_of, pieces)) for wanted, pieces in pieces_of.items() if pieces}
-        return [contents[wanted] if wanted in contents else fetched[wanted] for wanted in ranges]
+        contents |= {piece: fetched[piece.block][piece.start : piece.stop] for piece in missing}
+        contents_of = {wanted: b"".join(contents[piece] for piece in pieces) for wanted, pieces in pieces_of.items()}
+        return [fetched.get(wanted, contents_of[wanted]) for wanted in ranges]
 
     def read_file(self, name: str, max_bytes: int) -> bytes:
         """Request the file until two responses are equal, because no sha256 of it is known."""

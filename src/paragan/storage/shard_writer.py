@@ -13,29 +13,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from paragan.core import files
 from paragan.core.errors import DataError
-from paragan.core.files import (
-    atomic_write,
-    open_lock_file,
-    read_bytes,
-    read_json_file,
-    remove_tree,
-    write_bytes,
-    write_json,
-)
+from paragan.storage import shard_folder
 from paragan.storage.byte_store import LocalStore, StoredFile
-from paragan.storage.shard_folder import (
-    BLOCK_BYTES,
-    DESCRIPTION,
-    INDEX,
-    MAX_SAMPLE_BYTES,
-    RECORD,
-    UNFINISHED,
-    ShardDescription,
-    read_description,
-    sample_key,
-    shard_name,
-)
+from paragan.storage.shard_folder import DESCRIPTION, INDEX, RECORD, UNFINISHED, ShardDescription, shard_name
 
 _SETTINGS = "settings.json"
 _FROM_IMAGES = ("num_samples", "num_train", "class_names", "source", "newest")  # what other images change
@@ -82,30 +64,32 @@ class ShardWriter:
         """Write one shard and its part of the index; only one sample is in memory at a time."""
         rows = self.rows(number)
         records = np.zeros(len(rows), RECORD)
-        with atomic_write(self._folder / shard_name(number)) as file:
+        with files.atomic_write(self._folder / shard_name(number)) as file:
             tar = _TarStream(file)
             for place, (row, sample) in enumerate(zip(rows, samples, strict=True)):
-                key = sample_key(row)
-                if len(sample.image) > MAX_SAMPLE_BYTES:
-                    raise DataError(f"sample {key} has {len(sample.image):,} bytes, the limit is {MAX_SAMPLE_BYTES:,}")
+                key = shard_folder.sample_key(row)
+                if len(sample.image) > shard_folder.MAX_SAMPLE_BYTES:
+                    raise DataError(
+                        f"sample {key} has {len(sample.image):,} bytes, the limit is {shard_folder.MAX_SAMPLE_BYTES:,}"
+                    )
                 offset = tar.add(f"{key}{sample.suffix}", sample.image)
                 if sample.label >= 0:
                     tar.add(f"{key}.cls", str(sample.label).encode())
                 sha256 = np.frombuffer(hashlib.sha256(sample.image).digest(), np.uint8)
-                block = offset // BLOCK_BYTES
+                block = offset // shard_folder.BLOCK_BYTES
                 records[place] = (block, len(sample.image), sample.label, sample.split_hash, sha256)
             tar.end()
             file.flush()
             os.fsync(file.fileno())
-        write_bytes(self._part(number), records.tobytes() + tar.digest.digest())
+        files.write_bytes(self._part(number), records.tobytes() + tar.digest.digest())
 
     def finish(self) -> None:
         """Join the parts of the index, write the description and remove what is no longer needed."""
         shards = []
         digest = hashlib.sha256()
-        with atomic_write(self._folder / INDEX) as file:
+        with files.atomic_write(self._folder / INDEX) as file:
             for number in range(self._num_shards):
-                part = read_bytes(self._part(number), _MAX_PART_BYTES)
+                part = files.read_bytes(self._part(number), _MAX_PART_BYTES)
                 records = part[:-_SHA256_BYTES]
                 digest.update(records)
                 file.write(records)
@@ -116,8 +100,8 @@ class ShardWriter:
             os.fsync(file.fileno())
         index = StoredFile(INDEX, self._planned.num_samples * RECORD.itemsize, digest.hexdigest())
         description = replace(self._planned, index=index, shards=tuple(shards))
-        write_json(self._folder / DESCRIPTION, asdict(description))
-        remove_tree(self._folder / UNFINISHED)
+        files.write_json(self._folder / DESCRIPTION, asdict(description))
+        files.remove_tree(self._folder / UNFINISHED)
 
     def _part(self, number: int) -> Path:
         return self._folder / UNFINISHED / f"{shard_name(number)}.part"
@@ -128,7 +112,7 @@ class ShardWriter:
         try:
             if self._part(number).stat().st_size != size:
                 return False
-            last = np.frombuffer(read_bytes(self._part(number), size)[:-_SHA256_BYTES], RECORD)[-1]
+            last = np.frombuffer(files.read_bytes(self._part(number), size)[:-_SHA256_BYTES], RECORD)[-1]
             return (self._folder / shard_name(number)).stat().st_size == _tar_size(last)
         except OSError:
             return False
@@ -146,7 +130,7 @@ def open_shard_writer(
     """
     if not (folder / UNFINISHED).is_dir():
         if (folder / DESCRIPTION).is_file():
-            _check_same(folder, _as_json(read_description(LocalStore(folder))), planned)
+            _check_same(folder, _as_json(shard_folder.read_description(LocalStore(folder))), planned)
             # the first shard: images that changed while the later ones were written count as changed, too
             if newest_ns > (folder / shard_name(number=0)).stat().st_mtime_ns:
                 problem = "images of the source have changed since these shards were written"
@@ -156,7 +140,7 @@ def open_shard_writer(
         if folder.exists() and any(folder.iterdir()):
             raise DataError(f"{folder}: the folder is not empty and holds no shards; pass a new folder")
     (folder / UNFINISHED).mkdir(parents=True, exist_ok=True)
-    with open_lock_file(folder / UNFINISHED / "lock") as lock:
+    with files.open_lock_file(folder / UNFINISHED / "lock") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -164,14 +148,14 @@ def open_shard_writer(
         settings = folder / UNFINISHED / _SETTINGS
         if settings.exists():
             _continue_shards(folder, planned, images_path, newest_ns)
-        write_json(settings, asdict(planned) | {"path": images_path, "newest": newest_ns})
+        files.write_json(settings, asdict(planned) | {"path": images_path, "newest": newest_ns})
         yield ShardWriter(folder, planned)
 
 
 def _continue_shards(folder: Path, planned: ShardDescription, images_path: str, newest_ns: int) -> None:
     """Raise `DataError` for unfinished shards of other settings; remove those of earlier images of the same source."""
     try:
-        present = read_json_file(folder / UNFINISHED / _SETTINGS, dict)
+        present = files.read_json_file(folder / UNFINISHED / _SETTINGS, dict)
     except (OSError, ValueError):
         raise DataError(f"{folder}: unfinished shards of unknown settings; delete it, or pass another folder") from None
     settings = {**_as_json(planned), "newest": newest_ns}
@@ -224,11 +208,11 @@ class _TarStream:
         self._write(entry.tobuf(tarfile.USTAR_FORMAT))
         offset = self._size
         self._write(content)
-        self._write(bytes(-len(content) % BLOCK_BYTES))
+        self._write(bytes(-len(content) % shard_folder.BLOCK_BYTES))
         return offset
 
     def end(self) -> None:
-        self._write(bytes(2 * BLOCK_BYTES))
+        self._write(bytes(2 * shard_folder.BLOCK_BYTES))
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
@@ -238,7 +222,7 @@ class _TarStream:
 
 def _tar_size(last: Any) -> int:
     """Return the size of a shard from the record of its last sample."""
-    image = -(-int(last["num_bytes"]) // BLOCK_BYTES)
+    image = -(-int(last["num_bytes"]) // shard_folder.BLOCK_BYTES)
     label = 2 if last["label"] >= 0 else 0  # its header and its content
     end = 2  # of a tar
-    return (int(last["block"]) + image + label + end) * BLOCK_BYTES
+    return (int(last["block"]) + image + label + end) * shard_folder.BLOCK_BYTES

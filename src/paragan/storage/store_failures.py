@@ -21,8 +21,8 @@ class TransientError(Exception):
 def store_failure(error: Exception, where: str, has_answered: bool, setting: str) -> Exception:
     """Return a failure of a request as `TransientError` or `DataError`, without its text, which may have signatures.
 
-    where: the file in messages. has_answered: missing credentials are a failure that may pass. setting: what may be
-    wrong.
+    where: the file in messages. has_answered: the store has answered a request, so there are credentials, and a search
+    for them that fails may pass. setting: what may be wrong.
     """
     text = str(error)
     kind = type(error).__name__

@@ -20,7 +20,7 @@ from paragan.core.files import open_regular_file
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 _NPY_ERRORS = (tokenize.TokenError, ValueError, TypeError, IndexError, struct.error)
 _METHOD_NAMES = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
-_MAX_RATIO = 200
+_MAX_RATIO = 200  # deflate reaches 1,032 on zeros
 _ALWAYS_ALLOWED_BYTES = 64 << 20  # black images compress well, and this size is harmless
 
 

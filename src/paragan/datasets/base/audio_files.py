@@ -23,13 +23,9 @@ from numpy.typing import NDArray
 from paragan.core.errors import ConfigError, DataError
 from paragan.core.printable import counted, to_printable
 
-ENDINGS = tuple(
-    b"." + ending
-    for ending in (
-        *(b"wav wave w64 rf64 flac ogg oga opus mp3 aif aiff aifc au snd caf voc sph".split()),
-        *(b"m4a m4b aac wma webm mka amr ac3 ape wv tta".split()),  # by ffmpeg
-    )
-)
+_BY_LIBSNDFILE = b"wav wave w64 rf64 flac ogg oga opus mp3 aif aiff aifc au snd caf voc sph".split()
+_BY_FFMPEG = b"m4a m4b aac wma webm mka amr ac3 ape wv tta".split()
+ENDINGS = tuple(b"." + ending for ending in (*_BY_LIBSNDFILE, *_BY_FFMPEG))
 _DEMUXERS = "aac,ac3,aiff,amr,ape,asf,au,caf,flac,matroska,webm,mov,mp4,m4a,mp3,ogg,tta,voc,w64,wav,wv"
 _MAX_RATE = 768_000
 _MAX_CHANNELS = 64

@@ -114,7 +114,10 @@ def _open_files(files: FileReader, paths: list[bytes], option: str, classes: Cho
 
 
 def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labels: str) -> FileImages:
-    """Return the sorted images of a folder or archive with their labels, those of files before those of folders."""
+    """Return the sorted images of a folder or archive with their classes: those of label files, else those of folders.
+
+    Raises `DataError` for files that are named as pairs, unless `classes` says what folders are.
+    """
     file_labels = read_label_table(labels, paths, files.name) if labels else find_labels(files, paths)
     has_labels = bool(file_labels.by_path)
     # a file of labels, and data.classes=folders, may name images that look like reduced copies of others
@@ -127,18 +130,18 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
     may_be_pairs = classes is None and len(arranged.class_names) in (0, 2)  # two folders; or files as 1_A.png, 1_B.png
     if may_be_pairs and kind_of_pairs(originals) is not None:
         raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
-    notices = (*arranged.notices, *file_labels.notices)
+    notices = [*arranged.notices, *file_labels.notices]
     if classes is None and not arranged.class_names:
-        notices = (*notices, *_split_names.describe_kinds(arranged.paths, files.name))
+        notices += _split_names.describe_kinds(arranged.paths, files.name)
     if isinstance(files, TarReader) and files.has_several:
         arranged, tar_notices = _of_several_tars(files, arranged, classes)
-        notices = (*notices, *tar_notices)
+        notices += tar_notices
     else:
-        notices = (*notices, *_class_folder_warnings(files, paths, arranged))
+        notices += _class_folder_warnings(files, paths, arranged)
     has_classes = bool(arranged.class_names or labels or file_labels.notices)
     if not has_classes and isinstance(files, FolderReader):
-        notices = (*notices, *_unread_table(files))
-    return FileImages(files, arranged, notices)
+        notices += _unread_table(files)
+    return FileImages(files, arranged, tuple(notices))
 
 
 def _of_several_tars(
@@ -168,6 +171,7 @@ def _unread_table(files: FolderReader) -> tuple[str, ...]:
 
 
 def _label_from_files(files: FileReader, arranged: ArrangedPaths, labels: FileLabels) -> FileImages:
+    """Return the images with classes and splits of label files; images that are left out count in `files.ignored`."""
     others = set(labels.others)
     if others:
         arranged = arranged.without(others)

@@ -59,23 +59,21 @@ def check_image_count(files: FileReader, paths: list[bytes], option: str = "data
     count = "only one image" if paths else f"no images ({_FORMATS})"
     archives = sorted(str(file) for file in Path(files.name).glob("*") if is_archive(file))
     hint = f"pass the archive: {option}={archives[0]}" if archives else f"check {option}"
-    if len(archives) > 1:
-        hint = f"unpack the archives ({join_some(archives)}), or pass one of them"
-    if not ARRAY_SUFFIXES.isdisjoint(files.ignored):
-        hint = "arrays are read from one file, of all images: data.name=npz data.path=FILE"
     if any(kind.encode() in ENDINGS for kind in files.ignored):
         hint = f"for audio, train the recipe vocoder or codec with data.path={files.name}"
+    elif not ARRAY_SUFFIXES.isdisjoint(files.ignored):
+        hint = "arrays are read from one file, of all images: data.name=npz data.path=FILE"
+    elif len(archives) > 1:
+        hint = f"unpack the archives ({join_some(archives)}), or pass one of them"
     ignored = ", ".join(f"{number:,} {kind}" for kind, number in files.ignored.most_common(_MAX_NAMED))
     hint = "; ".join((*files.notices, *([f"ignored: {ignored}"] if ignored else []), hint))
     raise DataError(f"{option}: {count} in {files.name!r}, at least two are required; {hint}")
 
 
 def check_path(path: str, dataset: str = "folder", option: str = "data.path", fix: str = "") -> None:
-    """Raise `DataError` unless there is a local file or folder of this name; arguments of `open_reader`.
-
-    fix: what to do without one, in messages.
-    """
-    fix = fix or (f"pass {option}=DIR" if "." in option else "check its path")  # an argument has no name to pass
+    """Raise `DataError` unless there is a local file or folder of this name. fix: what to do then, in messages."""
+    is_setting = option.startswith("data.")  # or an argument of the command line, such as INPUT
+    fix = fix or (f"pass {option}=DIR" if is_setting else "check its path")
     if is_url(path):
         raise DataError(
             f"{option}: data set {dataset!r} reads local files; pass data.name=shards for shards at an address"
@@ -85,7 +83,7 @@ def check_path(path: str, dataset: str = "folder", option: str = "data.path", fi
     if Path(path).suffix in ARRAY_SUFFIXES:
         raise DataError(f"{option}: {path!r} holds arrays; pass data.name=npz")
     if not Path(path).exists():
-        raise DataError(f"{option}: {describe_missing(path)}; {'check its path' if option == 'SRC' else fix}")
+        raise DataError(f"{option}: {describe_missing(path)}; {fix}")
 
 
 def describe_missing(path: str) -> str:

@@ -60,15 +60,13 @@ class Padding:
             if name not in self.axes:
                 specs[name] = TensorSpec(tuple(shape), row.dtype)
                 continue
-            length = self._declared_length((longest or {}).get(name))
+            max_length = (longest or {}).get(name)
+            is_fixed = max_length is not None and len(self.buckets) == 1 and max_length <= self.buckets[0]
+            length = self.buckets[0] if is_fixed else -1
             shape[self.axes[name]] = length
             specs[name] = TensorSpec(tuple(shape), row.dtype, self.axes[name])
             specs[f"{name}{MASK}"] = TensorSpec((length,), torch.bool)
         return specs
-
-    def _declared_length(self, longest: int | None) -> int:
-        is_fixed = longest is not None and len(self.buckets) == 1 and longest <= self.buckets[0]
-        return self.buckets[0] if is_fixed else -1
 
     def stacked(self, rows_of: Mapping[str, Sequence[Tensor]]) -> dict[str, Tensor]:
         """Return rows stacked by name; those of different lengths with zeros after them, and masks."""

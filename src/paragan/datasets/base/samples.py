@@ -46,19 +46,19 @@ class SampleForm:
             used = ", ".join(self.names)
             notices += (f"data: a sample has {len(batch)} values, and only the first are used: {used}",)
         named = self._named(batch, 0)
-        left_out = [name for name, value in named.items() if not _has_numbers(value)]
-        if len(left_out) == len(named) or not isinstance(batch, Mapping):
-            left_out = []  # which is refused by its name
+        left_out = [name for name, value in named.items() if isinstance(batch, Mapping) and not _has_numbers(value)]
+        if len(left_out) == len(named):
+            left_out = []  # `as_tensor` refuses the first by its name
         if left_out:
             notices += (f"data: {', '.join(left_out)} has no numbers and is left out",)
         owner = f"{self.argument}: sample 0"
         stored = {name: as_tensor(value, name, owner) for name, value in named.items() if name not in left_out}
-        if self.collate is not None:
+        if self.collate is not None:  # which made a batch of the one sample
             stored = {name: value[0] for name, value in stored.items()}
         first = {name: cast(flat_label(value, name, 0), self.dtype) for name, value in stored.items()}
         form = replace(self, padding=self.padding.checked(first), left_out=frozenset(left_out))
         specs = form.padding.specs(first)
-        if self.collate is not None:  # pads by itself
+        if self.collate is not None:  # which pads, so that this form does not
             specs = {name: replace(specs[name], padded_axis=None) for name in first}
         return form, specs, (*notices, *cast_notices(stored, self.dtype))
 
@@ -80,13 +80,10 @@ class SampleForm:
         return self.padding.stacked(rows)
 
     def _tensors(self, sample: Any, number: int) -> dict[str, Tensor]:
+        num_axes = 0 if self.collate is None else 1  # before those of a sample
         named = self._named(sample, number)
         values = {name: as_tensor(value, name, f"{self.argument}: sample {number}") for name, value in named.items()}
-        return {name: cast(flat_label(value, name, self._num_axes), self.dtype) for name, value in values.items()}
-
-    @property
-    def _num_axes(self) -> int:
-        return 0 if self.collate is None else 1
+        return {name: cast(flat_label(value, name, num_axes), self.dtype) for name, value in values.items()}
 
     def _named(self, sample: Any, number: int) -> dict[str, Any]:
         """Return the values of a sample by name. Raises `DataError` for a sample without names."""
@@ -159,9 +156,10 @@ def _unmasked(array: NDArray[np.generic], name: str, owner: str) -> NDArray[np.g
 
 def _has_numbers(value: Any) -> bool:
     try:
-        return as_tensor(value, "", "") is not None
+        as_tensor(value, name="", owner="")
     except DataError:
         return False
+    return True
 
 
 def _pixels(image: Image.Image) -> NDArray[np.generic]:

@@ -196,10 +196,7 @@ def _examine(
     options: Any,
     decoder: PairDecoder | None,
 ) -> list[tuple[int, int]]:
-    """Decode all images, add what they are to the report, and return their heights and widths.
-
-    Raises `DataError` for an image with fewer bands than the channels that are set.
-    """
+    """Decode all images, add what they are to the report, and return their sizes; errors as of `mix_bands`."""
     sizes = []
     channels = getattr(options, "channels", None)  # of pairs: as the files are
     summary = ValueSummary(options.range)
@@ -215,7 +212,7 @@ def _examine(
             height, width = stored.upright_size
             sizes.append((height, width))
             if channels:
-                mix_bands(stored.colours_HWC.shape[2], stored.has_alpha, channels, images.where(row))  # or an error
+                mix_bands(stored.colours_HWC.shape[2], stored.has_alpha, channels, images.where(row))
             report.not_square += width != height
             if not is_pair(width, height):
                 report.not_halves.append(images.name(row))
@@ -228,14 +225,19 @@ def _examine(
                 report.duplicates.append((images.name(row), images.name(first)))
         progress(row + 1, len(images))
     report.formats = dict(formats.most_common())
+    _add_values(report, summary, isinstance(images, _ArrayImages), options, has_sides=decoder is not None)
+    return sizes
+
+
+def _add_values(report: DatasetReport, summary: ValueSummary, is_array: bool, options: Any, has_sides: bool) -> None:
+    """Add the values and bands of all images to the report; each side of pairs has its own range, see `_open`."""
     report.kinds = dict(summary.kinds.most_common())
     report.ranges = summary.ranges
     report.is_grey = summary.max_bands == 1 and not report.kinds.get("alpha")
-    if decoder is None:  # each side of pairs has a range and warnings of its own, which `_open` adds
-        takes_all_bands = report.is_grey or isinstance(images, _ArrayImages)
+    channels = summary.max_bands if report.is_grey or is_array else getattr(options, "channels", 3)
+    if not has_sides:
         report.range = summary.better_range if options.range is None else None
-        report.warnings += tuple(summary.warnings(summary.max_bands if takes_all_bands else channels or 3))
-    return sizes
+        report.warnings += tuple(summary.warnings(channels))
 
 
 def _read(images: EncodedImages, row: int, decoder: PairDecoder | None) -> list[tuple[str, StoredValues]]:

@@ -106,8 +106,12 @@ def _add_sizes(report: DatasetReport, sizes: list[tuple[int, int]], size: int | 
     fitting = min(report.sides[1], _MAX_SUGGESTED) // _SIZE_MULTIPLE * _SIZE_MULTIPLE
     suggested = size_of(*sizes[0]) if crop == "none" else max(fitting, 2 * _SIZE_MULTIPLE)
     report.size = size or suggested
-    if crop == "none":
-        _check_sizes(report, sizes)
+    for height, width in sizes:
+        if crop == "none" and (height, width) != height_and_width(report.size):
+            raise DataError(
+                f"{report.path}: an image of {width} x {height} pixels, but data.crop=none takes {report.size} alone; "
+                "pass data.crop=center, random or squash, or another data.size"
+            )
     report.num_smaller = sum(side < min(height_and_width(report.size)) for side in sides)
 
 
@@ -115,7 +119,6 @@ def _suggested_settings(report: DatasetReport, dataset: str, has_halves: bool) -
     """Return the settings that the images call for, by key; None for what need not be set."""
     is_folder = dataset not in ("shards", "npz")  # data sets of which `own` finds the name by the path
     is_paired = report.recipe == RECIPES["paired"]
-    needs_labels_off = report.recipe == "own" and bool(report.classes) and not report.has_scored_classes
     needs_skip = report.damaged or report.num_without_partner or (has_halves and report.not_halves)
     return {
         "data.name": None if is_folder else dataset,
@@ -125,18 +128,9 @@ def _suggested_settings(report: DatasetReport, dataset: str, has_halves: bool) -
         "data.channels": 1 if report.is_grey and dataset not in ("npz", "grey") and not is_paired else None,
         "data.range": report.range and "[{:g},{:g}]".format(*report.range),
         "data.condition_range": report.condition_range and "[{:g},{:g}]".format(*report.condition_range),
-        "data.labels": "false" if needs_labels_off else None,
+        "data.labels": "false" if report.recipe == "own" and report.classes and not report.has_scored_classes else None,
         "data.damaged": "skip" if is_folder and needs_skip else None,
     }
-
-
-def _check_sizes(report: DatasetReport, sizes: list[tuple[int, int]]) -> None:
-    for height, width in sizes:
-        if (height, width) != height_and_width(report.size):
-            raise DataError(
-                f"{report.path}: an image of {width} x {height} pixels, but data.crop=none takes {report.size} alone; "
-                "pass data.crop=center, random or squash, or another data.size"
-            )
 
 
 def _advice(report: DatasetReport, data: Choice) -> list[str]:
@@ -204,9 +198,9 @@ def _class_advice(sizes: Mapping[str, int], trained: Mapping[str, int]) -> list[
     if single := [repr(name) for name, size in sizes.items() if size == trained[name] == 1]:
         named = join_some(single)
         lines.append(f"classes of one image: {named}; it is trained on, and such a class cannot be scored; add images")
-    rare = min(sizes, key=sizes.__getitem__, default="")
-    common = max(sizes, key=sizes.__getitem__, default="")
-    if sizes and sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
+    rare = min(sizes, key=sizes.__getitem__)
+    common = max(sizes, key=sizes.__getitem__)
+    if sizes[rare] * _MAX_CLASS_RATIO < sizes[common]:
         lines.append(
             f"classes are imbalanced: {sizes[common]:,} images of {common!r}, {sizes[rare]:,} of {rare!r}; labels are "
             "drawn as in the data, data.balance=classes evens the images"
