@@ -20,8 +20,8 @@ from paragan.export.tiles import Call, Progress, Tiling, call_in_tiles, cut, pad
 
 MAX_PIXELS = 1 << 22  # of an output that is computed in one piece
 MAX_SAMPLES = 1 << 21  # of audio, likewise
-_TILE = {"image": 1024, "audio": 1 << 19}
-_OVERLAP = {"image": 64, "audio": 1 << 13}
+_TILE = {"image": 1024, "audio": 1 << 19}  # of the output
+_OVERLAP = {"image": 64, "audio": 1 << 13}  # of the input
 Kind = Literal["image", "audio"]
 
 

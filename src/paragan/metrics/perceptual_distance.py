@@ -73,7 +73,7 @@ class Metric(MeanMetric):
     note = "Distance of generated and target images in the layers of a given network (LPIPS)."
     needs = frozenset({Needs.PAIRS})
     reference = "held_out"
-    layers: Layers | None = None
+    layers: Layers = field(kw_only=True)
     stamp: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -107,7 +107,6 @@ class Metric(MeanMetric):
 
         The network is called for one pair at a time, so that no value depends on the others.
         """
-        assert self.layers is not None
         pairs = zip(samples.made, samples.target.to(samples.made.device), strict=True)
         self.layers.network.to(samples.made.device)
         return torch.stack([self.layers.distance(torch.stack(pair)).cpu() for pair in pairs])

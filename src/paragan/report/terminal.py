@@ -77,6 +77,7 @@ def sparkline(series: Series) -> str:
     finite = [v for v in values if v is not None]
     low = min(finite, default=0.0)
     span = max(finite, default=0.0) - low
+    # 7.999 of 8 blocks, so that the largest value has the last one
     return "".join(
         "?" if v is None else _BLOCKS[int((v - low) / span * 7.999) if 0 < span < 1e308 else 0] for v in values
     )

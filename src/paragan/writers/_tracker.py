@@ -25,7 +25,7 @@ FINISH_S = 20.0  # longest wait for the server when the run ends
 _MAX_PENDING = 256  # entries that wait for the tracker; further ones are dropped
 _MAX_ID_BYTES = 100
 _POLL_S = 0.2
-STOPPED_CODES = (75, 85, 130)  # exit codes of runs that can resume
+STOPPED_CODES = (75, 85, 130)  # exit codes of runs that can resume: to try again, pre-empted, Ctrl-C
 _NUMERIC_KINDS = ("step", "score", "telemetry")
 _SECRET_NAME = re.compile(r"(key|token|secret|password|credentials?)$", re.IGNORECASE)
 _URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
