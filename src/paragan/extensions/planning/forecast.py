@@ -30,7 +30,8 @@ _MAX_WORKERS = 1 << 16
 _NUM_STEPS = 200
 _WARM_UP = 20
 _FREE = Link(latency_s=0.0, bytes_per_s=inf)
-_ASSUMED_KEYS = ("cores", "speed", "workers_per_host", "jitter")
+_COUNTS = ("cores", "workers_per_host")
+_ASSUMED_KEYS = (*_COUNTS, "speed", "jitter")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +143,10 @@ def _parse_assumption(word: str) -> tuple[str, float]:
     if key not in _ASSUMED_KEYS:
         raise ConfigError(f"--assume: unknown key {key!r}; choose one of {', '.join(_ASSUMED_KEYS)}")
     value = _parse_float(text)
-    if not 0 <= value < inf or (value == 0 and key != "jitter"):
-        raise ConfigError(f"--assume {key}={text}: {key} must be a positive number")
+    kind = "integer" if key in _COUNTS else "number"
+    is_of_kind = value.is_integer() or kind == "number"
+    if not 0 <= value < inf or (value == 0 and key != "jitter") or not is_of_kind:
+        raise ConfigError(f"--assume {key}={text}: {key} must be a positive {kind}")
     return key, value
 
 

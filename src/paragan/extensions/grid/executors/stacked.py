@@ -58,7 +58,7 @@ class StackedExecutor:
         stack.begin(graph)  # clones may have put new buffers into the networks since the last generation
         with stack.batched_optimizers(), work_on("the stack of all cells"):
             for batch in range(num_batches):
-                stack.choose([loss_of(cell, batch) for cell in cells])
+                stack.set_losses([loss_of(cell, batch) for cell in cells])
                 stack.step()
         return stack.scalars()
 
@@ -93,7 +93,7 @@ class _StackedCells:
             slot.graph = graph
             slot.scalars = {}
 
-    def choose(self, numbers: Sequence[int]) -> None:
+    def set_losses(self, numbers: Sequence[int]) -> None:
         """Set the loss of each cell. numbers: by cell, among its losses."""
         for cell, number in zip(self.cells, numbers, strict=True):
             if cell.losses:

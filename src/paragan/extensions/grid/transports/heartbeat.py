@@ -20,7 +20,7 @@ from typing import Any
 from paragan.core.errors import RankError
 
 _SUSPECT_BEATS = 2  # least silence, in heartbeats, for suspicion
-_FAIL_BEATS = 10  # and for failure
+_FAIL_BEATS = 10  # and for failure, after which the others repeat a generation
 _FAIL_GAPS = 4  # the same, in longest recent gaps
 _WINDOW = 200  # gaps that count as recent
 
