@@ -212,8 +212,8 @@ class EncoderHead(nn.Module):
         doublings = map_sizes(shape).doublings
         last = widths[-1]
         before_last = widths[-2:][0]  # or the last, at 8 px, where D has one map
-        # doublings of D's last map to the image, of at most 128 px, and to its quarter, half as large
-        whole, quarter = (max(0, min(number, _SMALL) - _LAST) for number in (doublings, doublings - 1))
+        whole = min(doublings, _SMALL) - _LAST  # doublings of D's last map to the image, of at most 128 px
+        quarter = max(0, min(doublings - 1, _SMALL) - _LAST)  # to a quarter of the image, half as large
         halvings = max(1, whole)  # of the small image: its last map is as large as D's last one, at 8 px half of it
         half = [max(1, (4 * options.width) >> number) for number in range(halvings)][::-1]
         self.branch = nn.Sequential(*_strided([shape[0], *half]))

@@ -61,8 +61,7 @@ class Generator(BlockGenerator):
     def forward(self, z_BZ: Tensor, y_B: Tensor | None = None, t_B: Tensor | None = None) -> Tensor:
         if t_B is None:
             return run_blocks(self.blocks, z_BZ, y_B)
-        velocity_BCHW: Tensor = self.blocks[0](z_BZ, y_B, t_B)
-        return velocity_BCHW
+        return self.blocks[0](z_BZ, y_B, t_B)
 
 
 class Discriminator(BlockDiscriminator):

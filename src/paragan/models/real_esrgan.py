@@ -133,8 +133,8 @@ class Discriminator(nn.Module):
         self.downs = nn.ModuleList([spectral_norm(nn.Conv2d(a, b, 4, 2, 1, bias=False)) for a, b in pairwise(widths)])
         ups = pairwise(widths[::-1])
         self.ups = nn.ModuleList([spectral_norm(nn.Conv2d(a, b, 3, padding=1, bias=False)) for a, b in ups])
-        same = (nn.Conv2d(widths[0], widths[0], 3, padding=1, bias=False) for _ in range(2))
-        self.high = nn.ModuleList([spectral_norm(conv) for conv in same])
+        same = [nn.Conv2d(widths[0], widths[0], 3, padding=1, bias=False) for _ in range(2)]
+        self.high = nn.ModuleList(map(spectral_norm, same))
         self.last = nn.Conv2d(widths[0], 1, 3, padding=1)
 
     def forward(self, image: Tensor) -> DiscriminatorOutput:

@@ -182,8 +182,7 @@ class MinibatchStdHead(nn.Module):
     def forward(self, h: Tensor, y_B: Tensor | None = None) -> tuple[Tensor, Tensor]:
         with autocast_off(h):
             h = leaky_relu_(self.conv(self.spread(at_least_float32(h))))
-            logits_B, features = self.head(leaky_relu_(self.linear(h.flatten(1))), y_B)
-            return logits_B, features
+            return self.head(leaky_relu_(self.linear(h.flatten(1))), y_B)
 
 
 class UnconditionalHead(nn.Module):

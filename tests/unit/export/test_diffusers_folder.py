@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import paragan as pg
@@ -130,9 +132,20 @@ def test_folder_that_does_not_fit_is_refused_in_one_line(tmp_path):
 
 
 def test_load_without_the_package_names_the_extra(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
+    monkeypatch.setitem(sys.modules, "diffusers", None)
     with pytest.raises(ConfigError, match=r"install paragan\[diffusers\]"):
         pg.load_diffusers(tmp_path)
+
+
+@pytest.mark.parametrize("size", ["8", [8], [8, 8, 8], 8.5, 0, [8, "8"], {"height": 8}])
+def test_sample_size_that_is_none_is_refused_in_one_line(tmp_path, monkeypatch, size):
+    kind = SimpleNamespace(from_config=lambda config: nn.Identity())
+    monkeypatch.setitem(sys.modules, "diffusers", SimpleNamespace(UNet2DModel=kind))
+    save_file({}, tmp_path / "diffusion_pytorch_model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({"_class_name": "UNet2DModel", "sample_size": size}))
+    with pytest.raises(ConfigError, match=r"sample_size is .*, neither a side nor two") as error:
+        pg.load_diffusers(tmp_path)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("peft") is None, reason="peft is not installed")

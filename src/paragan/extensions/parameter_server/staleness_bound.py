@@ -33,8 +33,7 @@ class StalenessBound:
     @property
     def max_in_flight(self) -> int:
         """Messages to or from a worker that may be unread or unanswered."""
-        of_start = 2  # the weights of G and D, which the server sends before any turn
-        return (self.staleness + 1) * len(self.turns) + of_start
+        return (self.staleness + 1) * len(self.turns) + 2  # the weights of G and D, sent before any turn
 
     def to_steps(self, side: Side, turns: int) -> int:
         """Convert a lag in turns to steps, rounded up: a turn of a step not yet complete is a lag too."""

@@ -42,8 +42,7 @@ class DiffusersGenerator(nn.Module):
     def forward(self, latent: Tensor) -> Tensor:
         z = latent.view(-1, *self.shape)
         if self.is_vae:
-            image: Tensor = self.network.decode(z, return_dict=False)[0]
-            return image
+            return self.network.decode(z, return_dict=False)[0]
         output: Tensor = self.network(z, self.timestep, return_dict=False)[0]
         return z - output if self.predicts == "velocity" else output
 
@@ -81,7 +80,11 @@ def _config(folder: Path) -> dict[str, Any]:
             f"{path}: {str(name)[:60]} is not supported, only {_UNET} and {_VAE}; for others pass a module "
             "whose forward names its inputs to paragan.Trainer"
         )
-    problem = "sample_size is missing" if config.get("sample_size") is None else ""
+    size = config.get("sample_size")
+    sides = size if isinstance(size, list) else [size, size]
+    problem = "sample_size is missing" if size is None else ""
+    if not problem and (len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides)):
+        problem = f"sample_size is {str(size)[:60]}, neither a side nor two"
     if name == _UNET and (config.get("num_class_embeds") or config.get("class_embed_type")):
         problem = "it takes class labels"
     if problem:

@@ -184,7 +184,7 @@ class _TurnRun:
         return generate(self.nets[Side.G], feed) if turn.chain else _NOTHING
 
     def _outputs(self, turn: Turn, feed: TurnInputs, generated: GeneratorOutput) -> Outputs:
-        """Call D on what G generated, and on real samples if the turn needs them; D does not run if no chain has it."""
+        """Call D, if the chain has it, on what G generated, and on real samples if the turn needs them."""
         whole = self._whole(feed)
         if Side.D not in turn.chain:
             return Outputs(fake=NOT_RUN, images=generated.images, extra=generated.extra, whole=whole)
