@@ -15,7 +15,7 @@ from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
 
-# beginnings of keys
+# beginnings of the keys that a resume may change freely
 _MAY_CHANGE: tuple[str, ...] = ("train.kimg", "train.timeout_s", "train.executor", "train.watchdog_s")
 _MAY_CHANGE += ("train.deterministic", "train.change_rates", "every.", "evaluation.", "writers", "data.path", "devices")
 _MAY_CHANGE += ("rollback.", "loading.", "history")
@@ -44,7 +44,7 @@ def former_run(
     changed = {
         key: (was, now)
         for key, (was, now) in compare(before, config).items()
-        if not (_may_change(key) or _is_moved_code(was, now, folder, code))
+        if not (key.startswith(_MAY_CHANGE) or _PLACEMENT.match(key) or _is_moved_code(was, now, folder, code))
     }
     if changed and folder.failed_before_start:
         log(f"the former run, which ended before its first step, was moved to {folder.set_aside()}")
@@ -84,10 +84,6 @@ def _is_moved_code(before: object, now: object, folder: RunFolder, code: CodeFol
         return False
     is_trusted = code is not None and code.trust and os.path.basename(before) == os.path.basename(now)
     return is_trusted or has_moved(now, with_closest_path(before, used_code(folder.path)))
-
-
-def _may_change(key: str) -> bool:
-    return key.startswith(_MAY_CHANGE) or _PLACEMENT.match(key) is not None
 
 
 def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -204,12 +205,14 @@ def _target(sampler: Sampler, path: Path, request: SampleRequest) -> Path:
         return request.out
     kind, ending = ("sample", ".png") if request.walk is None else ("walk", ".webp")
     seed = sampler.seed if request.seed is None else request.seed
-    options = map(file_name_word, request.name_words)
-    words = [kind, f"step-{sampler.info.step}", f"seed-{seed}", *options]
-    name = "-".join(words)[:150] + ending
+    words = [kind, f"step-{sampler.info.step}", f"seed-{seed}", *request.name_words]
+    name = file_name_word("-".join(words)) + ending
     return create_subfolder(path, "samples") / name if path.is_dir() else path.parent / name
 
 
 def file_name_word(word: str) -> str:
-    """Return the word as a name of a file or folder that any file system takes, and that leads nowhere else."""
-    return re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)[:_MAX_WORD].strip(".") or "_"
+    """Return the word as a name of a file or folder that any file system takes; a long one ends with its hash."""
+    name = re.sub(r"[^\w.-]+", "_", word, flags=re.ASCII)
+    if len(name) > _MAX_WORD:
+        name = f"{name[:_MAX_WORD]}-{blake2b(word.encode('utf-8', 'surrogateescape'), digest_size=4).hexdigest()}"
+    return name.strip(".") or "_"

@@ -13,7 +13,7 @@ from paragan.cli.main import main
 from paragan.export.generator_file import GeneratorInfo
 from paragan.export.sampler import Sampler
 from paragan.runs.sample_files import _write_images, write_files
-from paragan.runs.write_samples import SampleRequest
+from paragan.runs.write_samples import SampleRequest, _target
 
 NUM = 70  # more than a block of latents
 
@@ -193,3 +193,21 @@ def test_folders_of_classes_lie_in_the_output_whatever_the_classes_are_called(ru
     assert len({str(path.parent).casefold() for path in paths}) == 10
     assert {len(path.parts) for path in paths} == {2}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["deep"]
+
+
+LONG = tuple(str(number) for number in range(60))
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({"classes": LONG}, {"classes": (*LONG[:-1], "7")}),
+        ({"classes": LONG, "mode": "eval"}, {"classes": LONG, "mode": "train-stats"}),
+        ({"classes": ("x" * 120 + "\udcff",)}, {"classes": ("x" * 120,)}),  # of a name that is no UTF-8
+    ],
+)
+def test_sheets_of_long_options_have_names_of_their_own(tmp_path, options, others):
+    sampler = SimpleNamespace(seed=0, info=SimpleNamespace(step=1))
+    names = [_target(sampler, tmp_path / "g.safetensors", SampleRequest(**each)).name for each in (options, others)]
+    assert len({*names}) == 2
+    assert all(len(name) < 128 and name.endswith(".png") and name.isascii() for name in names)
