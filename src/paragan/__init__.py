@@ -208,12 +208,13 @@ _HOMES = _read_public_names()
 # Not `__all__`: `help(paragan)` would describe every class with all that it inherits of torch, 19,000 lines.
 _PUBLIC_NAMES = ["__version__", *(name for name, (module, _) in _HOMES.items() if module != "paragan")]
 
-_KINDS = {  # registry -> what its files define, for the names of files that the block above does not name
-    "penalties": "Penalty",
-    "balancers": "Balancer",
-    "augment": "Augment",
-    "parallel": "Strategy",
-    "schemes": "Scheme",
+_DEFINED = {  # registry -> what its files define, for the names of files that the block above does not name
+    "losses": ("Options",),
+    "penalties": ("Penalty", "Options"),
+    "balancers": ("Balancer", "Options"),
+    "augment": ("Augment", "Options"),
+    "parallel": ("Strategy", "Options"),
+    "schemes": ("Scheme", "Options"),
 }
 
 
@@ -222,9 +223,9 @@ def _names_of_files() -> dict[str, tuple[str, str, str]]:
     from paragan.core import registry
 
     files = {f"{name}_loss": ("losses", name, "loss") for name in registry.names("losses")}
-    for category, kind in {"losses": "", **_KINDS}.items():
+    for category, originals in _DEFINED.items():
         for name in registry.names(category):
-            for original in filter(None, (kind, "Options")):
+            for original in originals:
                 files.setdefault(f"{name.title().replace('_', '')}{original}", (category, name, original))
     return files
 
@@ -235,10 +236,8 @@ def __getattr__(name: str) -> Any:
         module, original = _HOMES[name]
         return import_module(f"paragan.{original}") if module == "paragan" else getattr(import_module(module), original)
     if not name.startswith("_") and name in (files := _names_of_files()):
-        from paragan.core import registry
-
-        category, file, kind = files[name]
-        return getattr(registry.load_module(category, file), kind)
+        category, file, original = files[name]
+        return getattr(import_module("paragan.core.registry").load_module(category, file), original)
     raise AttributeError(f"module 'paragan' has no attribute {name!r}")
 
 

@@ -80,7 +80,7 @@ def test_two_workers_are_one_with_the_batch_of_both(tmp_path):
 @pytest.mark.slow
 def test_other_networks_on_another_rank_are_one_line(tmp_path):
     told, _ = program(tmp_path / "two", bs=32, num_workers=2, ranks=2, odd=1)
-    said = "Estimator: PosterGenerator: the networks differ between ranks; create the same on all"
+    said = "PosterGenerator: the networks differ between ranks; create the same on all"
     assert ["ConfigError", said] in told
     assert all(line.endswith(said) for _, line in told)  # who is told of it by the other says so
 

@@ -77,8 +77,8 @@ def follow_rank_0(net: nn.Module, world: World) -> None:
     tensors = {name: value.detach() for name, value in (*net.named_parameters(), *net.named_buffers())}
     shapes = {name: [str(value.dtype), *value.shape] for name, value in tensors.items()}
     if any(remote != shapes for remote in world.gather(shapes)):
-        raise ConfigError(f"Estimator: {class_name(net)}: the networks differ between ranks; create the same on all")
-    for value in tensors.values():
+        raise ConfigError(f"{class_name(net)}: the networks differ between ranks; create the same on all")
+    for value in tensors.values():  # as bytes: gloo has not every number format
         received = value.clone(memory_format=torch.contiguous_format)
         world.broadcast_from_main([received.view(-1).view(torch.uint8)])
         value.copy_(received)

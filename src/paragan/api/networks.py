@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from numbers import Number
 from typing import Any
 
 from torch import Tensor, nn
@@ -50,10 +51,10 @@ class Networks:
         """Return the config with `model.name: from_memory` and the origin of both networks."""
         check_capabilities(NETWORKS_FROM_MEMORY, needed((config.grid is not None, "grid", Capability.GRID)))
         options = config.model.options
-        latent = self._latent(options)
         conditional = getattr(options, "conditional", None) if self.num_classes is None else self.num_classes > 0
-        conditional = conditional if _takes_labels(self.g) else False
-        passed = from_memory.PassedNetworks(*self.origin, latent, conditional)
+        if not _takes_labels(self.g):
+            conditional = False
+        passed = from_memory.PassedNetworks(*self.origin, self._latent(options), conditional)
         return replace(config, model=Choice(from_memory.FROM_MEMORY, passed))
 
     def Generator(self, options: Any, shape: tuple[int, int, int], num_classes: int) -> nn.Module:
@@ -123,8 +124,7 @@ class _Discriminator(nn.Module):
         if isinstance(output, Tensor) and self.returns_logits:
             return DiscriminatorOutput(output)
         if not isinstance(output, tuple) or len(output) != 2:
-            is_tuple = isinstance(output, tuple)
-            returned = f"{len(output)} values" if is_tuple else f"a {type(output).__name__}"
+            returned = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
             raise ConfigError(f"Estimator: {class_name(self.net)} returned {returned}; return (output, out_logit)")
         return DiscriminatorOutput(output[1])
 
@@ -146,7 +146,7 @@ def _takes_labels(net: nn.Module) -> bool:
 def whole_number(owner: Any, name: str) -> int | None:
     """Return an attribute if it is an int, else None. Raises `ConfigError` for other numbers, and text."""
     value = getattr(owner, name, None)
-    if isinstance(value, float | str | bool) or (type(value) is int and value < 0):
+    if isinstance(value, Number | str) and (type(value) is not int or value < 0):  # JSON has no numbers of NumPy
         kind = type(owner).__name__
         raise ConfigError(f"Estimator: the attribute {name} of {kind} is {shorten(value)}; set an integer from 0")
-    return value if type(value) is int else None  # `isinstance` would take True for 1
+    return value if type(value) is int else None  # a layer may have the name

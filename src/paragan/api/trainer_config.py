@@ -46,12 +46,12 @@ def check_settings(config: RunConfig, source: Source, held_out: Source | None) -
         if choice.name != FROM_MEMORY:
             problem = f"{key}={choice.name} is not available for tensors from Python"
             raise ConfigError(f"settings: {problem}; leave it out, or use paragan.train")
-    # threads limit the memory of what they read ahead by the size of a sample; processes by the number of batches
-    has_any_length = any(-1 in spec.shape for spec in source.tensors.values())
-    is_unlimited = has_any_length and not source.is_read_by_processes
+    # threads read ahead by the size of a sample, which ragged ones do not have; processes by a number of batches
+    is_ragged = any(-1 in spec.shape for spec in source.tensors.values())
+    is_unlimited = is_ragged and not source.is_read_by_processes
     if config.loading.prefetch and (is_unlimited or isinstance(source, StreamedSource)):  # a stream has no rows to read
         raise ConfigError("settings: loading.prefetch is not available for ragged or streamed samples; leave it out")
     check_capabilities(DATA_FROM_MEMORY, config.needs)
-    # without features, scores compare with `held_out` itself; with them, `both_splits` can hold out a fifth of `data`
+    # without features, scores compare with `held_out` itself; with them, `tensor_images.both_splits` can do without
     if config.evaluation.features is None and config.evaluation.metrics is not None and held_out is None:
         raise ConfigError("settings: evaluation.metrics needs held-out samples; pass held_out=DATA")

@@ -31,15 +31,15 @@ def source_of(data: Any, form: SampleForm, sample: str | None) -> Source:
         # no update skips a held-out sample: a score of it would be NaN
         max_not_finite = 0.0 if name == "held_out" else MAX_NOT_FINITE
         source = TensorSource(data, form.padding, form.dtype, max_not_finite)
-        source.argument = name
+        source.argument = name  # in messages of the run
         return source
     if isinstance(data, DataLoader):
         return _of_loader(data, form)
-    if _has_rows(data):
+    if _has_rows(data):  # a map-style data set
         return DatasetSource(data, form)
-    if callable(data):
+    if callable(data):  # a function of the epoch
         return IterableSource(data, form)
-    if isinstance(data, Iterable) and not isinstance(data, Iterator):
+    if isinstance(data, Iterable) and not isinstance(data, Iterator):  # an iterator ends after one epoch
         return IterableSource(_Epochs(data), form)
     hint = "pass a mapping of tensors, a Dataset with a length, a DataLoader, a function of the epoch, or a pg.Source"
     if isinstance(data, Iterator):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paragan.cli.arguments import Best, Code, RunOrFile, Seed, Steps, Trust, trusted
+from paragan.cli.arguments import Best, Code, Direction, RunOrFile, Seed, Steps, Trust, trusted
 from paragan.cli.progress import show_progress
 from paragan.cli.sample import Mode
 from paragan.core.errors import ConfigError
@@ -17,8 +17,6 @@ _INPUT = "An image or audio file, or a folder, .zip or .tar file of them."
 Input = Annotated[Path, typer.Argument(metavar="INPUT", help=_INPUT)]
 _OUT = "Folder for the results: one file per input, with its name. Run the command again to resume."
 Out = Annotated[Path, typer.Option(metavar="DIR", help=_OUT)]
-_DIRECTION = "One direction of CycleGAN: a_to_b or b_to_a."
-Direction = Annotated[str | None, typer.Option(metavar="NAME", help=_DIRECTION)]
 _TILE = "Work in tiles of this side, in pixels or audio samples (default: only for large inputs)."
 Tile = Annotated[int | None, typer.Option(min=8, help=_TILE)]
 _OVERLAP = "Overlap of tiles (default: 64 pixels, 8192 samples)."
@@ -54,9 +52,7 @@ def apply_command(
 
     if encode and decode:
         raise ConfigError("--encode writes tokens and --decode reads them; leave one out")
-    tokens: Tokens | None = "encode" if encode else None
-    if decode:
-        tokens = "decode"
+    tokens: Tokens | None = "encode" if encode else "decode" if decode else None
     request = ApplyRequest(direction=direction, tokens=tokens, tile=tile, overlap=overlap, seed=seed, mode=mode)
     sampler = open_generator(path, trusted(trust, code), best, steps=steps)
     with show_progress("files") as update:

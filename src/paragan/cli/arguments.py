@@ -44,6 +44,7 @@ Steps = Annotated[int | None, typer.Option(min=1, max=1000, help=_STEPS)]
 Trust = Annotated[bool, typer.Option("--trust", help="Run the Python code that the config names, if you trust it.")]
 _CODE = "Folder where the custom code of the run is now, if it was moved; add --trust if it also changed."
 Code = Annotated[Path | None, typer.Option("--code", metavar="DIR", help=_CODE)]
+Direction = Annotated[str | None, typer.Option(metavar="NAME", help="One direction of CycleGAN: a_to_b or b_to_a.")]
 Best = Annotated[bool, typer.Option("--best", help="Use the checkpoint with the best score instead of the newest.")]
 _SHAPE = "Shape of an image (default: the recipe's data, or 3x32x32)."
 Shape = Annotated[str | None, typer.Option(metavar="CxHxW", help=_SHAPE)]
@@ -57,7 +58,7 @@ def trusted(trust: bool, code: Path | None) -> bool | CodeFolder:
 
 def trusted_recipe(trust: bool, code: Path | None) -> Container[str] | None:
     """Return the values of `--trust` and `--code` for a recipe or a run folder."""
-    return code_folder(trust or None, code) or (ANY if trust else None)
+    return code_folder(trust or None, code) or (ANY if trust else None)  # None: trusted unless a run wrote the file
 
 
 def code_folder(trust: bool | None, code: Path | None) -> CodeFolder | None:

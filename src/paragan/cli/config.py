@@ -1,20 +1,17 @@
 """`paragan config`: all settings of a run."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import textwrap
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from paragan.cli.arguments import AsJson, Words
 from paragan.cli.run_arguments import load_config, parse_words
+from paragan.config import dump, to_tree
+from paragan.config.reference import Setting, of_run
 from paragan.config.sections import NAMES_ONLY
-
-if TYPE_CHECKING:
-    from paragan.config.reference import Setting
 
 _WIDTH = 96
 _EXPLAIN = "Add meaning, allowed values, default and source of each setting."
@@ -28,9 +25,6 @@ def config(context: typer.Context, words: Words = None, as_json: AsJson = False,
     """
     recipe, overrides, _ = parse_words(words, context)
     resolved = load_config(recipe, overrides, NAMES_ONLY)
-    from paragan.config import dump, to_tree  # here: `paragan list` does not need pydantic
-    from paragan.config.reference import of_run
-
     if not explain:
         text = json.dumps(to_tree(resolved), indent=2) if as_json else dump(resolved)
         print(text, end="\n" if as_json else "")

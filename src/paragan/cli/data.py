@@ -13,6 +13,7 @@ import typer
 
 from paragan.cli.arguments import AsJson
 from paragan.cli.progress import show_progress
+from paragan.config import read_data_settings, read_recipe
 from paragan.core.command import program_command
 from paragan.core.errors import ParaganError
 from paragan.core.printable import counted, to_printable
@@ -46,9 +47,8 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
     """Decode all images, report problems, and print a command to train.
 
     Reports sizes, formats, classes, duplicates and damaged files; of shards, all bytes are compared
-    with their sha256. Exit code 2: images are damaged, or `train` would refuse the data, which is said in its words.
+    with their sha256. Exit code 2: images are damaged, or `train` would refuse the data, and its message is printed.
     """
-    from paragan.config import read_data_settings
     from paragan.datasets.preparation import dataset_check
 
     words = settings or []
@@ -66,13 +66,12 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
 
 def _refusal(report: DatasetReport) -> str:
     """Return why `train` would refuse the command of a report, empty if it would not."""
-    from paragan.config import read_recipe
     from paragan.runs.run_request import RunRequest
     from paragan.runs.session import check_start
 
     if not report.command:
         return ""
-    _, recipe, *words = shlex.split(report.command.removeprefix(program_command()))
+    _, recipe, *words = shlex.split(report.command.removeprefix(program_command()))  # train RECIPE KEY=VALUE …
     try:
         config = read_recipe(recipe, words)
         with warnings.catch_warnings(action="ignore"):  # of the trial of networks that it starts with
@@ -145,7 +144,6 @@ def prepare_command(
     that are missing. Equal sources and options give equal bytes. With --size, data.channels, data.crop,
     data.background and data.range say how pixels are stored.
     """
-    from paragan.config import read_data_settings
     from paragan.datasets.preparation import prepare
 
     words = settings or []

@@ -3,7 +3,7 @@
 import importlib.util
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -58,8 +58,7 @@ def examine(checks: tuple[Check, ...]) -> Iterator[CheckResult]:
             text = f"{type(error).__name__}: {error}".splitlines()[0][:200]
             advice = "the check itself failed: please report it"
             finding = CheckResult(check.__name__, "warn", text, advice)
-        fix = _without_home(finding.fix)
-        yield CheckResult(finding.name, finding.level, _without_home(finding.message), fix)
+        yield replace(finding, message=_without_home(finding.message), fix=_without_home(finding.fix))
 
 
 def format_finding(finding: CheckResult) -> str:

@@ -12,10 +12,10 @@ import typer
 from paragan.cli.arguments import Code, Trust, Words, trusted_recipe
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.train import Out
+from paragan.config import RunConfig
 from paragan.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from paragan.config import RunConfig
     from paragan.extensions.clusters import ClusterJob
 
 _FOLDER = Path("launch")

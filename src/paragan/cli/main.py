@@ -152,9 +152,10 @@ def _paragan(version: Version = False) -> None:
 
 
 def command_line(words: Sequence[str] | None = None) -> typer.Typer:
-    """Return the command line with the verb that the words begin with, or with all verbs.
+    """Return the command line with the verbs that these words need.
 
-    Of words that only print the help, it has the texts alone. words: None: of all that there may be.
+    A verb first: it alone. Nothing, or only -h, --help or --version: all, but of each only the text that the help
+    prints. Other words, such as a misspelled verb, or None: all.
     """
     app = typer.Typer(
         add_completion=False,
@@ -163,7 +164,6 @@ def command_line(words: Sequence[str] | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         callback=_paragan,
     )
-    words = ["VERB"] if words is None else words
-    help_only = len(words) < 2 and set(words) <= {"-h", "--help", "--version"}
-    add_verbs(app, words[:1] if {*words[:1]} & VERBS.keys() else VERBS, help_only)
+    help_only = words is not None and list(words) in ([], ["-h"], ["--help"], ["--version"])
+    add_verbs(app, words[:1] if words and words[0] in VERBS else VERBS, help_only)
     return app

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from paragan.extensions.planning.plan_run import PlanRequest
 
 Measure = Annotated[bool, typer.Option("--measure", help="Also time some steps on this machine, in about 20 s.")]
-_OPERATORS = "Also time torch's operators in the turns of D and G, with torch's profiler."
-Operators = Annotated[bool, typer.Option("--profile", help=_OPERATORS)]
+_PROFILE = "Also time torch's operators in the turns of D and G, with torch's profiler."
+Profile = Annotated[bool, typer.Option("--profile", help=_PROFILE)]
 _MEMORY = "Compute the largest batch for this memory, in GB (1e9 bytes)."
 Memory = Annotated[float | None, typer.Option("--memory", metavar="GB", min=0.001, help=_MEMORY)]
 _OPERATOR_ROWS = 12  # with most time; the document has all
@@ -37,8 +37,8 @@ _NETWORK = (
 NetworkName = Annotated[str, typer.Option("--network", metavar="NAME", help=_NETWORK)]
 _SCALING = "With --workers: the batch grows with the workers (weak), or stays the recipe's (strong)."
 ScalingName = Annotated[Literal["weak", "strong"], typer.Option("--scaling", help=_SCALING)]
-_PROFILE = "With --workers: file with the profile of one worker; measured and written if it does not exist."
-ProfileFile = Annotated[Path | None, typer.Option("--profile-file", metavar="FILE", help=_PROFILE)]
+_PROFILE_FILE = "With --workers: file with the profile of one worker; measured and written if it does not exist."
+ProfileFile = Annotated[Path | None, typer.Option("--profile-file", metavar="FILE", help=_PROFILE_FILE)]
 _ASSUME = "With --workers: properties of the cluster, such as cores=2, speed=3, workers_per_host=8 or jitter=0.05."
 _CHOOSE = "With --workers: choose the settings for the largest number; --json writes them for `train --plan`."
 Choose = Annotated[bool, typer.Option("--choose", help=_CHOOSE)]
@@ -66,14 +66,14 @@ def plan_command(
     words: Words = None,
     *,
     measure: Measure = False,
-    operators: Operators = False,
+    profile: Profile = False,
     memory: Memory = None,
     shape: Shape = None,
     classes: Classes = None,
     workers: WorkerCounts = None,
     network: NetworkName = "ethernet-10g",
     scaling: ScalingName = "weak",
-    profile: ProfileFile = None,  # --profile-file; --profile is `operators`
+    profile_file: ProfileFile = None,
     assume: Assumptions = None,
     choose: Choose = False,
     plot: PlotFile = None,
@@ -86,7 +86,7 @@ def plan_command(
     --measure and --profile add its time, --workers the time on a cluster. No data is needed with --shape.
     """
     recipe, overrides, _ = parse_words(words, context)
-    if workers is None and any((profile, assume, choose, plot)):
+    if workers is None and any((profile_file, assume, choose, plot)):
         raise typer.BadParameter("--profile-file, --assume, --choose and --plot belong to a forecast; add --workers N")
     config = load_config(recipe, overrides, trusted_recipe(trust, code))
     from paragan.extensions.planning.plan_run import PlanRequest
@@ -97,8 +97,8 @@ def plan_command(
         shape=None if shape is None else parse_shape(shape),
         classes=classes,
         memory_gb=memory,
-        is_measured=measure or operators,
-        is_profiled=operators,
+        is_measured=measure or profile,
+        is_profiled=profile,
         forecast=None if workers is None else _forecast_request(context.params),
     )
     _print_plan(request, as_json)
@@ -127,7 +127,7 @@ def _forecast_request(options: Mapping[str, Any]) -> ForecastRequest:
         workers=_parse_counts(options["workers"]),
         network=options["network"],
         scaling=options["scaling"],
-        profile=options["profile"],
+        profile=options["profile_file"],
         assume=options["assume"] or (),
         is_chosen=options["choose"],
         plot=options["plot"],

@@ -1,18 +1,17 @@
 """Arguments of `train` and `config`: a recipe or a run folder, and settings."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 from collections.abc import Container, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from paragan.cli.arguments import run_path
+from paragan.config import RunConfig, read_recipe
+from paragan.config.hints import setting_hint
 from paragan.config.overrides import is_override
 from paragan.core import registry
 from paragan.core.addresses import is_url
@@ -20,9 +19,6 @@ from paragan.core.command import program_command
 from paragan.core.errors import ConfigError
 from paragan.core.printable import print_to_stderr
 from paragan.distributed.launch.rank_env import from_environment, mpi_rank_and_size
-
-if TYPE_CHECKING:
-    from paragan.config import RunConfig
 
 _DEFAULT_RECIPE = "digits"
 
@@ -52,8 +48,6 @@ def parse_words(words: Sequence[str] | None, context: typer.Context) -> tuple[st
 
 def load_config(recipe: str, overrides: list[str], outside: Container[str] | None = None) -> RunConfig:
     """Load a config; errors end with advice. outside: custom code that may be imported."""
-    from paragan.config import read_recipe
-
     try:
         return read_recipe(recipe, overrides, outside, _print_warning)
     except ConfigError as error:
@@ -82,8 +76,11 @@ def _check_brackets(words: Sequence[str]) -> None:
     """Raise `ConfigError` for a list or map that the shell has split at its spaces."""
     for first, word in enumerate(words):
         if _depth(word) > 0:
-            ends = [last for last in range(first, len(words)) if _depth(" ".join(words[first : last + 1])) <= 0]
-            text = " ".join(words[first : (ends or [len(words)])[0] + 1])
+            text = word
+            for following in words[first + 1 :]:
+                if _depth(text) <= 0:
+                    break
+                text = f"{text} {following}"
             raise ConfigError(f"{word!r} has an open bracket: the shell splits words at spaces; quote it: {text!r}")
 
 
@@ -104,8 +101,6 @@ def _check_recipes(words: Sequence[str]) -> None:
 
 
 def _is_setting(key: str) -> bool:
-    from paragan.config import RunConfig
-
     return key.partition(".")[0] in {field.name for field in fields(RunConfig)}
 
 
@@ -117,8 +112,6 @@ def _check_options(words: Sequence[str], context: typer.Context) -> None:
 
 
 def _unknown_option(words: Sequence[str], position: int, context: typer.Context) -> str:
-    from paragan.config.hints import setting_hint
-
     option, is_assigned, value = words[position].partition("=")
     following = words[position + 1] if position + 1 < len(words) else ""
     if not is_assigned and not following.startswith("--"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,10 +15,7 @@ from paragan.core.addresses import is_url
 from paragan.core.errors import ConfigError
 from paragan.core.outside_code import CodeFolder
 from paragan.core.registry import check_extension, has_extension
-from paragan.runs.run_request import check_data_files
-
-if TYPE_CHECKING:
-    from paragan.runs.start import RunRequest
+from paragan.runs.run_request import RunRequest, check_data_files
 
 _OUT = "Run folder (default: runs/RECIPE), or an address in an object store (s3://BUCKET/RUN)."
 Out = Annotated[str | None, typer.Option(metavar="DIR", help=_OUT)]
@@ -50,7 +47,7 @@ def train_command(
     outside = trusted_recipe(trust, code)
     config = load_config(recipe, overrides, outside)
     check_data_files(config.data.options)
-    from paragan.runs.start import RunRequest, start_training
+    from paragan.runs.start import start_training
 
     where, folder = _run_place(run if out is None else out, recipe)
     if plan is not None:

@@ -11,13 +11,13 @@ import typer
 from paragan.cli.arguments import Trust, Words
 from paragan.cli.run_arguments import load_config, parse_words
 from paragan.cli.table import format_table, terminal_width
+from paragan.config import RunConfig, read_recipe
 from paragan.config.sections import ANY
 from paragan.core.addresses import is_url
 from paragan.core.errors import PREEMPTED, ConfigError, ParaganError
 from paragan.core.printable import print_line
 
 if TYPE_CHECKING:
-    from paragan.config import RunConfig
     from paragan.core.interrupt import Interrupt
     from paragan.extensions.tuning.tune import Tuning
 
@@ -65,7 +65,6 @@ def _tuning(
     recipe: str, overrides: Sequence[str], out: str | None, options: Mapping[str, Any], outside: Container[str] | None
 ) -> Tuning:
     """Return the study of the command's words. Raises `ConfigError` for what cannot be tuned."""
-    from paragan.config import read_recipe
     from paragan.extensions.tuning.space import check_optuna, parse_space, trial_words
     from paragan.extensions.tuning.study import StudyPlan
     from paragan.extensions.tuning.tune import Tuning, check_trials, goal_direction

@@ -45,13 +45,12 @@ def verify(
     overrides = tuple(word for word in words if is_override(word))
     if len(targets) != 1:
         raise ConfigError("verify needs exactly one module such as mine.nets, or one recipe")
-    size = None if shape is None else parse_shape(shape)
     from paragan.extensions.verify.verify_networks import VerifyRequest, run_verification
 
     request = VerifyRequest(
         target=targets[0],
         overrides=overrides,
-        shape=size,
+        shape=None if shape is None else parse_shape(shape),
         classes=classes,
         ranks=ranks,
         trust=trust,

@@ -106,7 +106,7 @@ def literal_words(hint: Any) -> tuple[Any, ...]:
 
 
 def describe(hint: Any) -> str:
-    """Describe a type in words, with bounds and the values of a `Literal`: "an integer or null"."""
+    """Describe a type in words: "an integer >= 1 or null", "a list of 2, each an integer", "one of mean, worst"."""
     origin = get_origin(hint)
     arguments = get_args(hint)
     category = category_of(hint)

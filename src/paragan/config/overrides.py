@@ -27,24 +27,31 @@ class Overrides:
         self._dropped: dict[str, dict[str, Any]] = {}
 
     def write(self, word: str, problems: list[Problem]) -> None:
-        """Write one word: `train.batch=8`; `loss=hinge` for `loss.name=hinge`; `penalties=r1`."""
+        """Write one word: `train.batch=8`; `loss=hinge` for `loss.name=hinge`; `penalties=r1`.
+
+        After a word that names another file, a choice has of its former settings
+
+            loss=NAME, loss={name: …}  none
+            loss.name=NAME             those of earlier words, but none of the recipe
+            g.optimizer=NAME           all but the recipe's `arguments`: torch's optimisers share the others
+        """
         before = {section.path: dict(entries_of(section.node)) for section in choices(self._root)}
         write_word(self.tree, word, problems)
         key = word.partition("=")[0]
         written = node_at(self.tree, key)
-        is_short = written is not None and isinstance(written.value, str)
+        is_name = written is not None and isinstance(written.value, str)
         for section in choices(self._root):
             former = before.get(section.path)
             if former is None or not isinstance(section.node.value, dict):
                 continue
-            with_words = is_short and section.path == key
-            if with_words:
+            is_replaced_by_name = is_name and section.path == key
+            if is_replaced_by_name:
                 section.node.value = {**former, **section.node.value}
             if _name(section.node.value) != _name(former):
-                self._drop(section.path, section.node.value, with_words)
+                self._drop(section.path, section.node.value, also_words=is_replaced_by_name)
 
     def warnings(self, settings: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a line for each choice that dropped settings of the recipe.
+        """Yield a line for each choice that dropped settings of the recipe, of those that the new file has, too.
 
         settings: by dotted key. Outside code gets no line: its settings may have any names.
         """
@@ -60,16 +67,16 @@ class Overrides:
             if lines and "." not in str(name):
                 yield f"warning: {section}.name={name} drops the recipe's {' '.join(lines)}; add what you want to keep"
 
-    def _drop(self, section: str, entries: dict[str, Node], with_words: bool) -> None:
-        """Drop all but the name (optimiser: its arguments). with_words: earlier words', too."""
+    def _drop(self, section: str, entries: dict[str, Node], also_words: bool) -> None:
+        """Drop the recipe's settings of a former choice. also_words: those of earlier words, too."""
         dropped = self._dropped.setdefault(section, {})
         if section.endswith(".optimizer"):
             section = f"{section}.arguments"
             entries = entries_of(entries.get("arguments"))
-            with_words = False
+            also_words = False
         for key in list(entries):
             is_word = entries[key].place == COMMAND_LINE
-            if key != "name" and (with_words or not is_word):
+            if key != "name" and (also_words or not is_word):
                 dropped[f"{section}.{key}"] = entries.pop(key).plain()
 
 
@@ -110,7 +117,7 @@ def _write(tree: Node, keys: list[str], value: Node) -> None:
     node = tree
     for key, following in pairwise(keys):
         node = _descend(node, key, following)
-    _entry(node, keys[-1])
+    _entry(node, keys[-1])  # raises where the key cannot be
     _set(node, keys[-1], value)
 
 

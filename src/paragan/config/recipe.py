@@ -68,12 +68,13 @@ def read_with_places(
     """Return the config, and the tree that it was read from, with the place of each value."""
     problems: list[Problem] = []
     tree = _open(recipe, problems)
+    is_written = _take_format(tree) and Path(recipe).name == "config.yaml"
+    is_of_run = is_written or _is_in_run_folder(recipe)  # such a file must not decide which code is imported
     if outside is None:
-        outside = () if _is_of_a_run(recipe, tree) else ANY
+        outside = () if is_of_run else ANY
     elif isinstance(outside, CodeFolder):
-        trust = not _is_of_a_run(recipe, tree) if outside.trust is None else outside.trust
+        trust = not is_of_run if outside.trust is None else outside.trust
         outside = replace(outside, trust=trust, used=used_code(Path(recipe).parent))
-    is_of_run = _check_format(tree) and Path(recipe).name == "config.yaml"
     by_size = take_by_size(recipe, tree)
     writer = _write(tree, overrides, problems)
     if larger := replaced_by(by_size, tree):
@@ -81,7 +82,7 @@ def read_with_places(
         return read_with_places(larger, overrides, outside, warn)
     anew = f"{program_command()} train RECIPE --out {shlex.quote(str(Path(recipe).parent))} --fresh"
     cure = f"change these lines of the file, or start a new run from a recipe, whose settings are current: {anew}"
-    config = _validate(tree, problems, outside, cure if is_of_run else "")
+    config = _validate(tree, problems, outside, cure if is_written else "")
     for line in writer.warnings(flatten(to_tree(config))):
         warn(line)
     return config, tree
@@ -91,7 +92,7 @@ def parse_recipe(text: str, source: str, outside: Container[str] = ANY, override
     """Return the config of a recipe in memory. source: its name in messages. overrides: words."""
     problems: list[Problem] = []
     tree = strict_yaml.read_map(text, SourceLocation(source, line=1), problems)
-    is_exported = _check_format(tree)
+    is_exported = _take_format(tree)
     _write(tree, overrides, problems)
     return _validate(tree, problems, outside, "export the run again" if is_exported else "")
 
@@ -101,7 +102,7 @@ def _write(tree: Node, overrides: Sequence[str], problems: list[Problem]) -> Ove
     for name in [word.removeprefix(_PRESET) for word in overrides if word.startswith(_PRESET)]:
         path = registry.find_source("presets", name)
         preset = strict_yaml.read_file(path, problems, shown=f"presets/{name}.yaml")
-        _check_format(preset)
+        _take_format(preset)
         merge(tree, preset)
     writer = Overrides(RunConfig, tree)
     for word in [word for word in overrides if not word.startswith(_PRESET)]:
@@ -133,7 +134,7 @@ def changes(recipe: str, config: RunConfig) -> dict[str, list[Any]]:
     try:
         plain = read_recipe(recipe, outside=outside_names(config))
         larger = larger_recipe(take_by_size(recipe, _open(recipe, [])), getattr(config.data.options, "size", None))
-        if larger and (larger_config := read_recipe(larger)).model.name == config.model.name:
+        if larger and (larger_config := read_recipe(larger)).model.name == config.model.name:  # it was used instead
             plain = larger_config
     except ConfigError:  # the recipe is incomplete without overrides
         return {}
@@ -149,11 +150,11 @@ def _validate(tree: Node, problems: list[Problem], outside: Container[str], cure
     try:
         return with_data_settings(validate_config(RunConfig, tree, outside, problems))
     except ProblemsError as error:
-        removed = [problem for problem in error.problems if problem.is_removed and problem.place != COMMAND_LINE]
+        removed = [problem.removed for problem in error.problems if problem.removed and problem.place != COMMAND_LINE]
         if not cure or not removed:
             raise
-        removed.sort(key=lambda problem: "leave it out" in problem.text)  # first those that need another value
-        named = join_some(list(map(_describe_removed, removed)), _MAX_NAMED, "; ")
+        removed.sort(key=lambda text: "leave it out" in text)  # first those that need another value
+        named = join_some(removed, _MAX_NAMED, "; ")
         raise CheckpointError(
             f"{tree.place.source} was written by an older version of paragan; settings and values in it that were "
             f"removed: {len(removed)}, namely {named}; {cure}"
@@ -176,12 +177,6 @@ def with_data_settings(config: RunConfig) -> RunConfig:
         evaluation=replace(config.evaluation, metrics=metrics),
         writers=tuple(map(fill, config.writers)),
     )
-
-
-def _describe_removed(problem: Problem) -> str:
-    what, _, instead = problem.text.partition(" was removed; ")
-    value = "" if what == "this setting" else f" {what}"
-    return f"{problem.path}{value} (line {problem.place.line}: {instead})"
 
 
 def _open(recipe: str, problems: list[Problem]) -> Node:
@@ -215,20 +210,20 @@ def used_code(run: Path) -> dict[str, str]:
     return {}
 
 
-def _is_of_a_run(recipe: str, tree: Node) -> bool:
-    """Return whether a run wrote a file; such a file must not decide which code is imported."""
+def _is_in_run_folder(recipe: str) -> bool:
+    """Return whether a recipe is a file in a run folder, or a link to one."""
     path = Path(recipe)
     if path.suffix not in (".yaml", ".yml"):
         return False
     folders = {path.parent, path.resolve().parent}
-    if any(os.path.lexists(folder / name) for folder, name in product(folders, _RUN_FILES)):
-        return True
-    assert isinstance(tree.value, dict)
-    return path.name == "config.yaml" and "format" in tree.value
+    return any(os.path.lexists(folder / name) for folder, name in product(folders, _RUN_FILES))
 
 
-def _check_format(tree: Node) -> bool:
-    """Refuse a file of a later format: its keys may have other meanings. Return whether it has a format."""
+def _take_format(tree: Node) -> bool:
+    """Remove the format from a file that paragan wrote, and return whether it had one.
+
+    Refuses a later format, whose keys may have other meanings.
+    """
     assert isinstance(tree.value, dict)
     node = tree.value.pop("format", None)
     if node is not None and (type(node.value) is not int or node.value != FORMAT):

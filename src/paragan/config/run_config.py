@@ -116,9 +116,8 @@ class RunConfig:
 
     def _check_capabilities(self) -> None:
         """Raise `ValueError` for a setting that needs what another one does not have."""
-        holders = [GRID] if self.grid is not None else []
-        holders += [BACKGROUND] if self.evaluation.mode == "background" else []
-        checks = [(holder, self.needs) for holder in holders]
+        checks = [(GRID, self.needs)] if self.grid is not None else []
+        checks += [(BACKGROUND, self.needs)] if self.evaluation.mode == "background" else []
         for name, player in self.player_options.items():
             key = player_key(name)
             checks += [(holder, player.needs(key)) for holder in player.holders(key)]
@@ -190,7 +189,7 @@ class RunConfig:
     def coordinator_address(self) -> tuple[str, int]:
         """Host and port of the coordinator."""
         host, _, port = self.coordinator.rpartition(":")
-        return host, int(port)
+        return host.strip("[]"), int(port)  # brackets only separate the port of an IPv6 address
 
     @property
     def with_all_losses_active(self) -> RunConfig:

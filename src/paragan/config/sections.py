@@ -1,4 +1,7 @@
-"""Sections: the maps of a config and the options class of each. Checked are names and code; values in `validation`."""
+"""Sections: the maps of a config and the options class of each.
+
+Names of files, and whether their code may be imported, are checked here; other values in `validation`.
+"""
 
 import dataclasses
 import os
@@ -12,9 +15,9 @@ from paragan.config.removed_settings import replacement_of, replacement_of_optio
 from paragan.core import outside_code, registry
 from paragan.core.errors import ConfigError
 from paragan.core.option_types import Category, Choice
-from paragan.core.registry import describe_choices
 from paragan.core.settings_tree import COMMAND_LINE, Node, Problem, SourceLocation, entries_of, shorten
 
+_TRUST = "if you trust it, pass --trust (in Python: trust=True)"
 _IN_LIST = re.compile(r"\.\d+(\.name)?$")  # ends the keys of names in a list
 
 
@@ -23,9 +26,8 @@ class _Everything:
         return True
 
 
-# Two objects, compared by `is`: the second also lets a reader of names avoid the import of outside code.
 ANY = _Everything()
-NAMES_ONLY = _Everything()
+NAMES_ONLY = _Everything()  # outside code may be named, and is not read: its options are those that are written
 
 
 def outside_of_run(trust: bool | outside_code.CodeFolder) -> Container[str]:
@@ -60,10 +62,10 @@ class Section:
         return [*(["name"] if self.category else []), *self.fields]
 
     def below(self) -> Iterator[tuple[str, Node, Field]]:
-        """Yield dotted key, node and field of the options, choices and names in it, written or not.
+        """Yield dotted key, node and field of each options class, choice and name in it, also of those not written.
 
-        Of a map with free keys, a list of choices or names, a single one: their entries. Short forms are replaced in
-        the tree as they are met, so that a second call changes nothing: one item by a list, text by a map.
+        A map with free keys, such as `players`, and a list have one for each entry. Short forms are replaced in the
+        tree on the way, so a second call finds none: `penalties: r1` by a list of one, `loss: hinge` by a map.
         """
         for key, field in self.fields.items():
             node = self._node_of(key, field)
@@ -152,9 +154,8 @@ class Sections(dict[str, Section]):
         if not isinstance(node.value, dict):
             self._add_invalid(node, path, category)
         elif "name" not in node.value:
-            self.problems.append(
-                Problem(node.place, "", f"{key} is required; choose {describe_choices(category.name)}")
-            )
+            text = f"{key} is required; choose {registry.describe_choices(category.name)}"
+            self.problems.append(Problem(node.place, "", text))
         elif (name := self._resolve(category, key, node.value["name"])) is not None:
             try:
                 kind = None if self._is_unread(name) else registry.options(category.name, name)
@@ -162,8 +163,8 @@ class Sections(dict[str, Section]):
                 self.problems.append(Problem(node.value["name"].place, key, str(error)))
             else:
                 self._add(Section(path=path, node=node, kind=kind, category=category.name, name=name))
-        elif self.problems[-1].is_removed:  # the problem that `_resolve` has just added
-            for option, value in node.value.items():  # the options that went with the name
+        elif replacement_of(f"{category.name}.{node.value['name'].value}") is not None:
+            for option, value in node.value.items():  # those that went with the name
                 at = dotted(path, option)
                 instead = replacement_of_option(at, category.name, str(node.value["name"].value), option)
                 if instead is not None:
@@ -172,7 +173,7 @@ class Sections(dict[str, Section]):
     def _resolve(self, category: Category, key: str, node: Node) -> str | None:
         """Return the name in a node, a .py file as absolute path; None if it cannot be used.
 
-        Trust is checked before `find_source`, which reads the file.
+        In this order: outside code exists, it is trusted, the name is one of the category. The last reads the file.
         """
         if not isinstance(node.value, str):
             self._add_invalid(node, key, category)
@@ -194,29 +195,23 @@ class Sections(dict[str, Section]):
             registry.find_source(category.name, node.value, category.also)
             return node.value
         except ConfigError as error:
+            problem = Problem(node.place, key, _describe_bad_name(category.name, written, key, node.place, str(error)))
             if (instead := replacement_of(f"{category.name}.{written}")) is not None:
-                text = f"{registry.noun(category.name)} {written!r} was removed; {instead}"
-                self.problems.append(Problem(node.place, key, text, is_removed=True))
-                return None
-            text = _describe_bad_name(category.name, written, key, node.place, str(error))
-            self.problems.append(Problem(node.place, key, text))
+                problem = removed_problem(key, node, instead, f"{registry.noun(category.name)} {written!r}")
+            self.problems.append(problem)
             return None
 
     def _untrusted(self, written: str, path: str) -> str:
         """Return the message about outside code that may not be imported."""
-        trust = "if you trust it, pass --trust (in Python: trust=True)"
         if isinstance(self._outside, outside_code.CodeFolder):
             file = outside_code.source_files(path).get(path, path)
-            return f"{file} is not a file that the run has used, by its sha256; {trust}"
+            return f"{file} is not a file that the run has used, by its sha256; {_TRUST}"
         problem = f"{written!r} is code outside paragan, which this file may not import"
-        return f"{problem}; {trust}, or --code DIR to import from a folder only what the run has used"
+        return f"{problem}; {_TRUST}, or --code DIR to import from a folder only what the run has used"
 
     def _check_program(self, key: str, node: Node) -> None:
         if isinstance(node.value, str) and not self._is_trusted(node):
-            text = (
-                f"{node.value!r} is a program of torch.export, whose code this file may not run; if you trust it, "
-                "pass --trust (in Python: trust=True)"
-            )
+            text = f"{node.value!r} is a program of torch.export, whose code this file may not run; {_TRUST}"
             self.problems.append(Problem(node.place, key, text))
 
     def _is_trusted(self, node: Node) -> bool:
@@ -227,11 +222,12 @@ class Sections(dict[str, Section]):
         return "." in name and self._outside is NAMES_ONLY
 
     def _add_invalid(self, node: Node, path: str, category: Category) -> None:
-        valid = describe_choices(category.name, category.also)
+        valid = registry.describe_choices(category.name, category.also)
         self.problems.append(Problem(node.place, path, f"must be {valid}, not {shorten(node.plain())}"))
 
 
 def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation, error: str) -> str:
+    """Return the error of a name, or what is likely meant: another name, a list, a path of data, a file `NAME.py`."""
     if (hint := name_hint(category, name, key)) is not None:
         return hint
     if _IN_LIST.search(key) and (as_list := list_hint(name)):
@@ -248,10 +244,11 @@ def _describe_bad_name(category: str, name: str, key: str, place: SourceLocation
     return error
 
 
-def removed_problem(path: str, node: Node, instead: str) -> Problem:
-    """Return the problem of a removed setting; one without a value can always be left out."""
-    text = f"this setting was removed; {'leave it out' if node.value is None else instead}"
-    return Problem(node.place, path, text, is_removed=True)
+def removed_problem(path: str, node: Node, instead: str, value: str = "") -> Problem:
+    """Return the problem of a removed setting, or of one whose `value` was removed; null can always be left out."""
+    instead = "leave it out" if node.value is None else instead
+    removed = f"{path} {value}".rstrip() + f" (line {node.place.line}: {instead})"
+    return Problem(node.place, path, f"{value or 'this setting'} was removed; {instead}", removed)
 
 
 def dotted(path: str, key: str) -> str:

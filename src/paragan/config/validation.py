@@ -93,22 +93,30 @@ def _add_places(value: Any, node: Node, path: str) -> Any:
 
 
 def _describe_errors(error: ValidationError, sections: Sections) -> list[Problem]:
-    """Return a problem per setting; pydantic has one error for each member of a union."""
-    # `g: {lr: x, foo: 1}` has: type float_parsing, loc ("g", "lr"); type unexpected_keyword_argument, loc ("g", "foo")
+    """Return a problem per setting; pydantic has one error for each member of a union.
+
+    written              pydantic: type, loc                         problem
+    g: {max_norm: x}     float_type, g max_norm                      wrong value
+    g: {foo: 1}          unexpected_keyword_argument, g foo          unknown key
+    g: 3                 dataclass_type, g                           must be a map
+    grid: {shape: x}     value_error, grid                           what its `__post_init__` says
+    weight: {start: 1}   float_type, weight constrained-float        none: the map is meant, as it is written
+                         missing, weight WeightSchedule final        required
+    """
     problems: dict[tuple[str, str], Problem | None] = {}  # None: `sections` has described it
     unknown = []
     for detail in error.errors(include_url=False, include_input=False):
         section, keys = _find(detail["loc"], sections)
         is_unknown = detail["type"] == "unexpected_keyword_argument"
         if keys and keys[0] == getattr(section.kind, "__name__", ""):
-            keys = keys[1:]  # pydantic names the member of a union
+            keys = keys[1:]  # `WeightSchedule`, the member of a union
         elif keys and keys[0] not in section.fields and not is_unknown:
-            continue  # a plain value instead of this map
+            continue  # `constrained-float`, the other member
         key = str(keys[0]) if keys else ""
         if is_unknown and len(keys) == 1:
             unknown.append((section, key))
         elif (section.path, key) in problems:
-            continue  # pydantic lists every member of a union that a value does not match: the first of a key is said
+            continue  # `weight: x` has an error for each member
         elif detail["type"] == "missing" and len(keys) == 1:
             problems[section.path, key] = _describe_missing(section, key)
         elif keys:
@@ -168,7 +176,7 @@ def _describe_value(section: Section, key: str, rest: tuple[int | str, ...]) -> 
     is_no_map = field.is_map and not isinstance(node.value, dict)  # `players: 3`
     if field.inner is None or field.is_value_or_map or is_no_map:  # `lr: abc`, `weight: x`
         if (instead := replacement_of(f"{path}={node.value}")) is not None:
-            return Problem(node.place, path, f"{node.value} was removed; {instead}", is_removed=True)
+            return removed_problem(path, node, instead, str(node.value))
         return Problem(node.place, path, _must_be(field.hint, node) + _instead_of_null(field, node))
     if isinstance(node.value, list) or not field.is_list:  # `loss: 3`, `penalties: [3]`
         return None
@@ -186,9 +194,8 @@ def _instead_of_null(field: Field, node: Node) -> str:
 def _must_be(hint: Any, node: Node) -> str:
     words = [word for word in literal_words(hint) if isinstance(word, str)]
     nearest = closest_name(node.value, words) if isinstance(node.value, str) else None
-    suggestion = did_you_mean(nearest)
     as_list = list_hint(node.value) if describe(hint).startswith("a list") else ""
-    return f"must be {describe(hint)}, not {shorten(node.plain())}{suggestion}{as_list}"
+    return f"must be {describe(hint)}, not {shorten(node.plain())}{did_you_mean(nearest)}{as_list}"
 
 
 def _describe_unknown(unknown: list[tuple[Section, str]], sections: Sections) -> Iterator[Problem]:

@@ -28,8 +28,9 @@ class AnsweringProcesses(LocalProcesses):
     ) -> list[dict[str, Any]]:
         """Send a message to all processes (None: only wait) and return the reply of each.
 
-        The reply of a process that has ended, or sent none in time, is `{"error": reason}`. grace_s: how long the
-        others may take once one has replied with an error. Message and reply are one line of JSON each.
+        The reply of a process that has ended, or sent none in time, is `{"error": reason}`; kill them all then, as a
+        late reply would be taken for the next one. grace_s: how long the others may take once one has replied with an
+        error. Message and reply are one line of JSON each.
         """
         if message is not None:
             for process in self.processes:

@@ -108,11 +108,11 @@ GRID = Holder(
     - {Capability.BALANCER, Capability.TERM_STATE, Capability.AUGMENT_STATE},
     _PAIR,
 )
-COMPILED = Holder(
-    "train.executor=compile", ALL - {Capability.RECOMPUTE, Capability.PADDING, Capability.LAYER_GRADIENTS}, _EAGER
-)
-RECORDED = Holder("train.executor=graphs", COMPILED.capabilities - {Capability.PARTS, Capability.RANKS}, _EAGER)
-EXECUTORS = {"compile": COMPILED, "graphs": RECORDED}
+_OF_COMPILED = ALL - {Capability.RECOMPUTE, Capability.PADDING, Capability.LAYER_GRADIENTS}
+EXECUTORS = {
+    "compile": Holder("train.executor=compile", _OF_COMPILED, _EAGER),
+    "graphs": Holder("train.executor=graphs", _OF_COMPILED - {Capability.PARTS, Capability.RANKS}, _EAGER),
+}
 BACKGROUND = Holder("evaluation.mode=background", ALL - {Capability.ROLLBACK}, "set evaluation.mode=inline")
 NETWORKS_FROM_MEMORY = Holder(
     "a pair of networks from Python", ALL - {Capability.GRID, Capability.BACKGROUND}, "set model.name to a module"

@@ -72,12 +72,12 @@ class World:
     """A group of ranks, and this process's rank among them.
 
     group: for collectives on `device`; control: the same ranks on the host (gloo); None in a single process.
-    local_rank, local_size: among the ranks of this host. sent: bytes by kind that this rank passed to collectives and
-    links: `parameters` (also gradients), `norm` (statistics), `activations` (rows of split layers), `states` and
-    `fakes` (of asynchronous players), `control` (the rest). on_links: the bytes that travel for them, by
+    local_rank, local_size: among the ranks of this host. sent: bytes by kind that this rank passed to collectives
+    and links: `parameters` (also gradients), `norm` (statistics), `activations` (rows of split layers), `states`
+    and `fakes` (of asynchronous players), `control` (the rest). on_links: the bytes that travel for them, by
     `link_bytes`. Neither has what torch sends to set up a group or a wrapper (DDP broadcasts its weights once), nor
-    keep-alive messages. meshes: device meshes of these ranks, created once each, because every mesh has separate
-    connections and threads.
+    keep-alive messages. store: of keys and values, for these ranks. meshes: device meshes of these ranks, created
+    once each, because every mesh has separate connections and threads.
     """
 
     rank: int = 0

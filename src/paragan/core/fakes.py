@@ -34,10 +34,10 @@ def with_d_fakes(turn: Turn, generator: Network, parts: int) -> Turn:
 def discriminate_both(
     d: Network, real: Sequence[Tensor | None], fake: Sequence[Tensor | None]
 ) -> tuple[DiscriminatorOutput, ...]:
-    """Call D once on real and fake inputs together; twice if D mixes the samples of a batch."""
+    """Call D once on both inputs, twice if D mixes the samples of a batch; an argument is None in both or neither."""
     if d.mixes:
         return DiscriminatorOutput.of(d(*real)), DiscriminatorOutput.of(d(*fake))
     pairs = zip(real, fake, strict=True)
     both = [None if a is None or b is None else torch.cat([a, b.to(a.dtype)]) for a, b in pairs]
-    sizes = [len(inputs[0]) for inputs in (real, fake) if inputs[0] is not None]
-    return DiscriminatorOutput.of(d(*both)).split(sizes)
+    assert real[0] is not None and fake[0] is not None
+    return DiscriminatorOutput.of(d(*both)).split([len(real[0]), len(fake[0])])

@@ -180,7 +180,7 @@ def _open_plain(path: Path, flags: int) -> int:
 
 @contextmanager
 def _naming(path: Path, temporary: Path) -> Iterator[None]:
-    """Let errors of the system name the file that the user knows, not a temporary one, and none not at all."""
+    """Name the file that the user knows in errors of the system that name the temporary one, or none (a full disk)."""
     try:
         yield
     except OSError as error:

@@ -30,10 +30,14 @@ class BoundedServer(ThreadingMixIn):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a request if a slot is free; close the connection otherwise."""
-        if self._slots.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._slots.acquire(blocking=False):
             self.shutdown_request(request)  # type: ignore[attr-defined]
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # no thread was started, which would release the slot
+            self._slots.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:

@@ -1,6 +1,8 @@
 """Code outside paragan: a module by its dotted path, or a .py file next to the recipe that names it.
 
-Its failures become one-line errors with the place in the user's file.
+Its failures become one-line errors with the place in the user's file. A run records the sha256 of the code that it
+used. By that record, `is_recorded` decides what may be imported without `--trust`, and a resume warns of `changed_code`
+and takes a setting that names the same .py file at another place as equal (`has_moved`).
 """
 
 import hashlib
@@ -58,9 +60,10 @@ def code_fingerprints(names: Iterable[str]) -> dict[str, str]:
 
 
 def changed_code(names: Iterable[str], used: Mapping[str, str]) -> list[str]:
-    """Return the files of outside code that have another content than in `used`, whose sha256 are by name.
+    """Return the files of outside code that have another content than in `used`, whose sha256 are by path or module.
 
-    Code that the run has not used before, such as another writer, is none that has changed.
+    A file that the run has not used before, such as another writer, is new, not changed. Files are known by their last
+    names, as the run's code may have moved.
     """
     known = {os.path.basename(name) for name in used}
     now = code_fingerprints(names).items()
@@ -120,7 +123,7 @@ class CodeFolder:
                 "that holds it"
             )
         package = name.partition(".")[0]
-        if _is_dotted_path(name) and importlib.util.find_spec(package) is None:
+        if _is_dotted_path(name) and importlib.util.find_spec(package) is None:  # else the import names what is missing
             file = f"{name.replace('.', '/')}.py"
             raise ConfigError(
                 f"there is no {file} in --code {self.folder}, or elsewhere on PYTHONPATH; pass the folder that "
@@ -131,13 +134,15 @@ class CodeFolder:
         return bool(self.trust) or (isinstance(name, str) and is_recorded(name, self.used))
 
 
-def with_closest_path(path: str, used: Mapping[str, str]) -> dict[str, str]:
-    """Return those of `used`, whose sha256 are by path, that share most of the last parts of a path.
+def has_moved(before: str, now: str, used: Mapping[str, str]) -> bool:
+    """Return whether the .py file `now` is the one that was `before`, of which `used` has the sha256.
 
-    A run folder that has moved names its code by other paths than those that it recorded, with the same end.
+    A run folder that has moved names its code by other paths than those that it recorded, with the same end: those of
+    `used` that share most of their last parts with `before` are meant.
     """
-    common = {known: _num_common_parts(path, known) for known in used}
-    return {known: used[known] for known, count in common.items() if count and count == max(common.values())}
+    common = {path: _num_common_parts(before, path) for path in used}
+    closest = {path: used[path] for path, count in common.items() if count and count == max(common.values())}
+    return is_recorded(now, closest)
 
 
 def _num_common_parts(a: str, b: str) -> int:
@@ -146,17 +151,12 @@ def _num_common_parts(a: str, b: str) -> int:
 
 
 def is_recorded(name: str, used: Mapping[str, str]) -> bool:
-    """Return whether a .py file, or a module with its packages, is what `used` holds the sha256 of, at any place."""
-    if is_file_name(name):
-        return has_moved(name, used)
+    """Return whether `used` has the sha256 of a .py file, at any path, or of a module and its packages."""
     now = code_fingerprints([name])
-    return name in now and all(used.get(part) == sha256 for part, sha256 in now.items())
-
-
-def has_moved(name: str, used: Mapping[str, str]) -> bool:
-    """Return whether a .py file is one of `used`, whose sha256 are by path, at another place."""
+    if not is_file_name(name):
+        return name in now and all(used.get(part) == sha256 for part, sha256 in now.items())
     recorded = {sha256 for path, sha256 in used.items() if os.path.basename(path) == os.path.basename(name)}
-    return not recorded.isdisjoint(code_fingerprints([name]).values())
+    return not recorded.isdisjoint(now.values())
 
 
 def import_outside(name: str) -> ModuleType:

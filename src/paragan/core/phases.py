@@ -44,7 +44,7 @@ class Durations:
 
     def add(self, seconds: float) -> None:
         """Count a duration."""
-        power = math.frexp(seconds)[1]  # seconds < 2 ** power
+        power = math.frexp(seconds)[1] if seconds else _SMALLEST  # seconds < 2 ** power
         self._bins[min(max(power - _SMALLEST, 0), _NUM_BINS - 1)] += 1
         self.count += 1
 

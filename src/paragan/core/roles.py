@@ -61,7 +61,8 @@ class Roles:
     def sources(self, readers: Side, sender: Side) -> list[int]:
         """Return for each rank of `readers` the rank of `sender` that sends to it, numbered within their sides.
 
-        One on the same host, in turn, else divided evenly: D on 1, 3, 5, hosts of 3, serves G on 0, 2, 4 by [0, 0, 1].
+        The readers on a host divide the senders on it evenly, in order; readers on a host without any divide all.
+        D on ranks 1, 3, 5 and G on 0, 2, 4, three ranks on a host: G reads from [0, 0, 1], that is from 1, 1 and 3.
         """
         hosts = self.hosts or [0] * self.world.size
         sender_hosts = [hosts[rank] for rank in self.ranks[sender]]
@@ -70,7 +71,6 @@ class Roles:
         for number, host in enumerate(reader_hosts):
             near = [source for source, other in enumerate(sender_hosts) if other == host]
             peers = [reader for reader, other in enumerate(reader_hosts) if other == host]
-            # The k-th of the peers on a host takes the near source at the same share of their list.
             place = peers.index(number) * len(near) // len(peers)
             sources.append(near[place] if near else number * len(sender_hosts) // len(reader_hosts))
         return sources
@@ -163,12 +163,11 @@ def _split(
 ) -> Roles:
     """Return roles in which the ranks of each part are a world."""
     hosts = world.gather(world.rank - world.local_rank)  # a host is identified by its first rank
+    # every rank creates the groups of all parts, in one order, as `new_group` requires; it is in one of them
     worlds = [_subworld(world, part, hosts, timedelta(seconds=timeout_s)) for part in parts]
-    # Every rank has created the groups of all parts, in one order, as `new_group` requires; it is in one of them.
-    local = next(number for number, part in enumerate(parts) if world.rank in part)
     return Roles(
         world=world,
-        batch_world=worlds[local],
+        batch_world=next(subworld for subworld in worlds if subworld is not None),
         ranks=ranks,
         long_wait_group=dist.new_group(backend="gloo", timeout=timedelta(seconds=max(timeout_s, LONG_WAIT_S))),
         timeout_s=timeout_s,
@@ -176,13 +175,13 @@ def _split(
     )
 
 
-def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World:
-    """Return the world of `ranks`. Collective over all ranks of `world`, as torch requires."""
+def _subworld(world: World, ranks: Sequence[int], hosts: Sequence[int], patience: timedelta) -> World | None:
+    """Return the world of `ranks`, None on others. Collective over all ranks of `world`, as torch requires."""
     group = dist.new_group(list(ranks), timeout=patience, backend=dist.get_backend(world.group))
     # `group` sends tensors; `control` JSON, on the host: a small value does not wait for what the device has queued
     control = dist.new_group(list(ranks), timeout=patience, backend="gloo")
     if world.rank not in ranks:  # only now: torch requires the calls of ranks outside of the group, too
-        return world  # of a group without this rank; `_split` drops it
+        return None
     on_host = [rank for rank in ranks if hosts[rank] == hosts[world.rank]]
     return replace(
         world,

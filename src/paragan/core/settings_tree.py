@@ -89,7 +89,7 @@ class Problem:
     place: SourceLocation
     path: str
     text: str
-    is_removed: bool = False  # an earlier version had the setting or value
+    removed: str = ""  # of a setting or value that an earlier version had: its words in a list of such
 
     def __str__(self) -> str:
         line = ": ".join(filter(None, (str(self.place), self.path, self.text)))

@@ -292,5 +292,5 @@ class Clock:
 
 def is_due(kimg: float, before: int, now: int) -> bool:
     """Return whether a multiple of this many thousand images is in (before, now], also after a resume; 0: never."""
-    period = kimg * 1000
+    period = round(kimg * 1000, 9)  # 2.007 * 1000 is a little more than 2007
     return period > 0 and int(now / period) > int(before / period)

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from paragan.config import RunConfig, compare, read_recipe, used_code
 from paragan.config.sections import NAMES_ONLY
 from paragan.core.errors import CheckpointError, ConfigError
-from paragan.core.outside_code import CodeFolder, has_moved, is_file_name, with_closest_path
+from paragan.core.outside_code import CodeFolder, has_moved, is_file_name
 from paragan.core.printable import join_some
 from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
@@ -83,7 +83,7 @@ def _is_moved_code(before: object, now: object, folder: RunFolder, code: CodeFol
     if not (_is_code(before) and _is_code(now)):
         return False
     is_trusted = code is not None and code.trust and os.path.basename(before) == os.path.basename(now)
-    return is_trusted or has_moved(now, with_closest_path(before, used_code(folder.path)))
+    return is_trusted or has_moved(before, now, used_code(folder.path))
 
 
 def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig:

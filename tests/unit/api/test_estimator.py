@@ -3,13 +3,16 @@
 import threading
 from contextlib import closing
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import paragan as pg
+from paragan.api.estimator import follow_rank_0
 from paragan.config import read_recipe
+from paragan.core.dist import World
 from paragan.core.outputs import DiscriminatorOutput
 from tests.laws.poster_nets import Discriminator, Generator, PosterDiscriminator, PosterGenerator
 
@@ -191,6 +194,8 @@ class OnTheClass(Plain):
             Judge(),
             "a network cannot be copied (cannot pickle '_thread.lock'",
         ),
+        (Painter(latent=np.int64(5)), Judge(), "Estimator: the attribute latent of Painter is"),
+        (Painter(latent=5, num_classes=np.uint8(10)), Judge(), "Estimator: the attribute num_classes of Painter is"),
         (Painter(latent=5, num_classes=3), Judge(), "Estimator: Painter.num_classes is 3, but the data has 10 classes"),
         (
             Painter(latent=6, num_classes=0),
@@ -218,6 +223,15 @@ def test_a_missing_length_of_latents_is_one_line():
         pg.ConfigError, match=r"^Estimator: Painter has no attribute `latent`, the length of latent_var"
     ):
         pg.Estimator(Painter(), Judge()).networks().Generator(None, (1, 8, 8), 0)
+
+
+def test_networks_that_differ_between_ranks_are_named_alone_as_a_trainer_copies_them_too():
+    class Ranks(World):
+        def gather(self, value):
+            return [value, {}]
+
+    with pytest.raises(pg.ConfigError, match=r"^Linear: the networks differ between ranks"):
+        follow_rank_0(nn.Linear(1, 1), Ranks())
 
 
 def test_pairs_of_images_are_refused():

@@ -1,6 +1,7 @@
 """Mistakes in the objects of `pg.Trainer`: one line each, before a file is written."""
 
 import re
+from numbers import Number
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_a_latent_that_is_no_length_is_one_line(tmp_path, latent):
     g.latent = latent
     with pytest.raises(pg.ParaganError, match=r"^generator: the attribute latent of Maker is .*; it is the length"):
         trainer(tmp_path / "run", g=lambda: g)
-    if isinstance(latent, int | float | str):
+    if isinstance(latent, Number | str):
         with pytest.raises(pg.ParaganError, match=r"^Estimator: the attribute latent of Maker is .*; set an integer"):
             pg.Estimator(g, Critic()).networks()
     with pytest.raises(pg.ParaganError, match=r"^model: Maker has latent=.*; set self.latent to the length of z"):

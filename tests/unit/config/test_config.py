@@ -221,3 +221,12 @@ def test_changes_are_listed_against_the_recipe():
     assert changed["train.kimg"] == [96.0, 2.0]
     assert changed["augment.name"] == [None, "diffaugment"]
     assert config.changes("digits", config.read_recipe("digits")) == {}
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [("[::1]:0", ("::1", 0)), ("[fe80::1]:9000", ("fe80::1", 9000)), ("host.local:80", ("host.local", 80))],
+)
+def test_coordinator_address_is_a_host_that_sockets_take_and_a_port(address, expected):
+    words = ["grid.shape=2x2", f"coordinator={json.dumps(address)}"]
+    assert read_recipe("digits", words).coordinator_address == expected

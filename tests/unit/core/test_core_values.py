@@ -92,6 +92,12 @@ def test_every_is_due_once_per_period_whatever_the_step():
     assert not is_due(0, 0, 10**9)
 
 
+@pytest.mark.parametrize("kimg", [2.007, 2.011, 2.015])  # times 1000 a little more than a whole number
+def test_every_is_due_at_the_image_that_its_decimals_name(kimg):
+    images = round(kimg * 1000)
+    assert is_due(kimg, images - 1, images)
+
+
 def test_map_tensors_reaches_every_nest():
     nest = {"a": (torch.ones(1), [torch.ones(1)]), "b": DiscriminatorOutput(torch.ones(1), None), "c": "text"}
     out = map_tensors(lambda t: t * 2, nest)
