@@ -76,7 +76,7 @@ class Buffer:
         return _concatenate(parts)
 
     def _pick(self, deliveries: list[DrawnFakes], count: int, step: int) -> Tensor:
-        """Return row numbers in all deliveries, without repetition while possible, of every class in turn."""
+        """Return random row numbers in all deliveries; classes take turns, and rows repeat only once all are used."""
         num_rows = sum(len(delivery.versions) for delivery in deliveries)
         order = torch.randperm(num_rows, generator=rng.generator(self.seed, "buffer", step))
         labels = [delivery.tensors["label"] for delivery in deliveries if "label" in delivery.tensors]
@@ -87,7 +87,7 @@ class Buffer:
 
 def _rank_in_class(y_B: Tensor) -> Tensor:
     """Return for each label how many equal ones precede it."""
-    ranks = torch.zeros_like(y_B)
+    ranks = torch.zeros(len(y_B), dtype=torch.int64)  # labels may be of any dtype
     for label in y_B.unique():
         is_label = y_B == label
         ranks[is_label] = torch.arange(int(is_label.sum()))

@@ -11,7 +11,7 @@ from paragan.game.buffer import Buffer
 def delivered(buffer, version, count=4, labels=None):
     """Images that tell where they come from: 100 version + row."""
     images = (100.0 * version + torch.arange(count)).view(-1, 1, 1, 1)
-    buffer.put({"image": images} | ({} if labels is None else {"label": torch.tensor(labels)}), version)
+    buffer.put({"image": images} | ({} if labels is None else {"label": torch.as_tensor(labels)}), version)
 
 
 def shown(drawn):
@@ -73,11 +73,12 @@ def test_a_draw_depends_on_seed_and_place_alone():
     assert one[0] != one[1] and one != draws(4, (0, 1, 2))
 
 
-def test_classes_come_equally_often():
-    """Of 32 older images 4 are of class 1."""
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float32])
+def test_classes_come_equally_often(dtype):
+    """Of 32 older images 4 are of class 1. A label among named tensors may have any dtype."""
     buffer = Buffer(seed=0, cached=1.0)
-    delivered(buffer, 0, count=32, labels=[1] * 4 + [0] * 28)
-    delivered(buffer, 1, count=8, labels=[0] * 8)
+    delivered(buffer, 0, count=32, labels=torch.tensor([1] * 4 + [0] * 28, dtype=dtype))
+    delivered(buffer, 1, count=8, labels=torch.zeros(8, dtype=dtype))
     drawn = buffer.draw(8, step=0)
     labels = Counter(drawn.tensors["label"].tolist())
     assert all(

@@ -169,6 +169,15 @@ def test_order_of_the_last_session_from_a_step_is_read(tmp_path):
     [
         ([], "has no delays of g in a session from step 0; pass the run folder of an asynchronous run"),
         ([LINES[0], {"kind": "delays", "g": {"used": [["1"]]}}], "has an invalid line of delays"),
+        ([LINES[0], {"kind": "delays", "g": [1]}], "has an invalid line of delays"),
+        (
+            [LINES[0], {"kind": "delays", "g": {"used": [[1]]}}, {"kind": "delays", "g": {"used": [[1], [2]]}}],
+            "has an invalid line of delays",
+        ),
+        (
+            [LINES[0], {"kind": "delays", "g": {"used": [[1]]}}, {"kind": "delays", "d": {"used": [[1]]}}],
+            "has an invalid line of delays",
+        ),
         (
             [LINES[0], {"kind": "delays", "g": {"used": [[1]]}, "d": {"used": [[1], [1]]}}],
             "has a record of 2 ranks of d, but this run has 1",

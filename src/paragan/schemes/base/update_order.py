@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from paragan.core.errors import ConfigError
 from paragan.core.files import read_json_lines
@@ -48,8 +48,9 @@ def read_used(folder: Path, side: Side, start: int = 0) -> list[list[int]]:
     """
     by_rank: list[list[int]] = []
     for line in _session(folder / "metrics.jsonl", start):
-        lists = line.get(side.value, {}).get("used", [])
-        if not _are_counts(lists):
+        delays = line.get(side.value, {})
+        lists = delays.get("used", []) if isinstance(delays, dict) else None
+        if not _are_counts(lists) or (by_rank and len(lists) != len(by_rank)):
             raise ConfigError(f"scheme.order: {folder}/metrics.jsonl has an invalid line of delays; use another run")
         by_rank = by_rank or [[] for _ in lists]
         for used, more in zip(by_rank, lists, strict=True):
@@ -79,7 +80,7 @@ def _session(record: Path, start: int) -> list[Mapping[str, Any]]:
     return delays
 
 
-def _are_counts(lists: Any) -> bool:
+def _are_counts(lists: Any) -> TypeGuard[list[list[int]]]:
     return isinstance(lists, list) and all(
         isinstance(counts, list) and all(type(n) is int and 0 <= n < 1 << 48 for n in counts) for counts in lists
     )
