@@ -1,7 +1,6 @@
 """Random draws for each image of a batch: whether a transform is applied, and how strongly.
 
-All strengths are those of Karras et al. 2020, "Training Generative Adversarial Networks with
-Limited Data", appendix B.
+All strengths are those of Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", appendix B.
 """
 
 from collections.abc import Collection
@@ -40,8 +39,8 @@ class Draws:
         self._like = like_BCHW
         self._p = p
         # One draw for each distribution: columns are in the order of the tables above.
-        uniform = rng.uniform(seed, stream, rows, (len(_GATES) + len(_UNIFORM) + len(_ANGLES),))
-        gates, uniform, turns = uniform.split([len(_GATES), len(_UNIFORM), len(_ANGLES)], 1)
+        numbers = rng.uniform(seed, stream, rows, (len(_GATES) + len(_UNIFORM) + len(_ANGLES),))
+        gates, uniform, turns = numbers.split([len(_GATES), len(_UNIFORM), len(_ANGLES)], 1)
         deviations = torch.tensor([*_FACTORS.values(), *_NORMAL.values()], dtype=torch.float64)
         normal = rng.normal(seed, f"{stream}/normal", rows, deviations.shape).double() * deviations
         powers, normal = normal.split([len(_FACTORS), len(_NORMAL)], 1)

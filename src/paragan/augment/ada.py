@@ -108,7 +108,7 @@ class Augment:
         values = {"p": p.clone()}
         if signs is None:
             return values
-        # whole after the sum over ranks, so equal for any number of them
+        # the sum of the signs of all images is a whole number: rounded, it is equal for any number of ranks
         step_sum = sum_over_ranks(signs.float() * images).round()
         is_finite = step_sum.isfinite()
         steps += is_finite
@@ -126,9 +126,8 @@ class Augment:
 def change_colours(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Apply one random affine map to the colours of each image.
 
-    Grey is the mean of the channels, colour the difference from it. Brightness and contrast change
-    both, the luma flip grey alone, saturation and hue colour alone. One channel has only the first
-    three, and hue needs three channels.
+    Grey is the mean of the channels, colour the difference from it. Brightness and contrast change both, the luma flip
+    grey alone, saturation and hue colour alone. One channel has only the first three, and hue needs three channels.
     """
     happens = {name: draws.happens(name) for name in _COLOUR_CHANGES}
     brightness = torch.where(happens["brightness"], draws["brightness"], 0.0)

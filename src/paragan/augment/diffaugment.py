@@ -1,9 +1,8 @@
 """Differentiable augmentation of all inputs of D against overfitting (Zhao et al. 2020).
 
-"Differentiable Augmentation for Data-Efficient GAN Training", sections 3.2 and 4. Colour:
-brightness by up to ±0.5, saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to
-an eighth of the side, the rest zero. Cutout: a square of half the side is zero. Every image has
-separate draws.
+"Differentiable Augmentation for Data-Efficient GAN Training", sections 3.2 and 4. Colour: brightness by up to ±0.5,
+saturation 0 to 2 times, contrast 0.5 to 1.5 times. Translation: by up to an eighth of the side, the rest zero. Cutout:
+a square of half the side is zero. Every image has separate draws.
 """
 
 from dataclasses import dataclass
@@ -67,6 +66,7 @@ def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     height, width = x_BCHW.shape[2:]
     tall = int(height * _HOLE + 0.5)
     wide = int(width * _HOLE + 0.5)
+    # as in the authors' code: the centre of a hole of even side is between pixels, of which there is one more place
     top_B = (draws_B2[:, 0] * (height + 1 - tall % 2)).long() - tall // 2
     left_B = (draws_B2[:, 1] * (width + 1 - wide % 2)).long() - wide // 2
     rows_BH = torch.arange(height, device=x_BCHW.device) - top_B[:, None]

@@ -29,7 +29,7 @@ class Options:
 class Augment:
     """Noise images and append the time as a channel; draws depend on (seed, stream, row) alone."""
 
-    extra_channels = 1
+    extra_channels = 1  # of D's input (`core.protocols.Augment`)
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -15,14 +15,12 @@ from paragan.game.gradient_flow import REFUSALS, notice
 from paragan.game.network import CalledNetwork
 
 _NUDGE = 1e6  # far above what any layer returns for a sample
-_REACH = 4.0  # a bound beyond it is one that losses do not reach, as of clamps and soft caps of logits
-_FARTHEST = 20.0  # a bound beyond it is no notice, also where the loss always gains by larger logits (Wasserstein)
-_SURE = 8.0  # logits of which D is sure for all other losses
-_GAIN = 0.05  # gradient of a loss there
+_REACH = 4.0  # of most losses, which are flat farther from 0: there, a clamp or soft cap of logits changes nothing
+_FARTHEST = 20.0  # reach of losses that always gain by larger logits (Wasserstein); farther ones are of the nudge
+_SURE = 8.0  # logit of which D is sure for all other losses
+_GAIN = 0.05  # gradient there, from which a loss gains by larger logits
 _LOGITS = "and the losses take logits, any real numbers"
 _NARROWEST = 0.1  # change of a logit by the nudge, below which nothing is known of it
-_FEW_DRAWS = range(2)
-_MORE_DRAWS = range(2, 10)
 
 
 def notice_bounded_logits(
@@ -46,7 +44,8 @@ def notice_bounded_logits(
 def _reach_of(loss: Loss) -> float | None:
     """Return how far from 0 a bound of the logits matters for a loss; None for a loss of probabilities.
 
-    Such a loss fails on other numbers, or is flat there. Others are flat only where D is sure, Wasserstein nowhere.
+    A loss of probabilities fails on logits far from them, or is flat there, even where D is wrong. Of the others,
+    those that are flat where D is sure have `_REACH`; Wasserstein is flat nowhere, and has `_FARTHEST`.
     """
     for_wrong = _gradients_of(loss, -2.0, 2.0)
     if not all(gradient and math.isfinite(gradient) for gradient in for_wrong):
@@ -77,10 +76,10 @@ def bounded_ranges(
     values show nothing. reach: largest distance from 0 of such a bound. Infinity: the other side has none. Changes the
     buffers of `net`.
     """
-    if not (ranges := _ranges(net, call, reach, _FEW_DRAWS)):
+    if not (ranges := _ranges(net, call, reach, draws=range(2))):
         return {}
-    # few draws may move a product, such as of values and gates, to one side alone
-    again = _ranges(net, call, reach, _MORE_DRAWS)
+    # two draws may move a product, such as of values and gates, to one side alone
+    again = _ranges(net, call, reach, draws=range(2, 10))
     return {name: bounds for name, bounds in again.items() if name in ranges}
 
 
@@ -92,7 +91,7 @@ def _ranges(
     for name in calls[0]:
         logits = torch.stack([logits_by_name[name] for logits_by_name in calls])
         low, high = (float(value) + 0.0 for value in logits.aminmax())  # + 0: no -0
-        # NaN shows nothing: all comparisons with it are false
+        # no logit can be below -reach, or none above reach; NaN shows nothing: all comparisons with it are false
         is_bounded = -reach <= low <= _FARTHEST or -_FARTHEST <= high <= reach
         if is_bounded and float((logits.amax(0) - logits.amin(0)).max()) > _NARROWEST:
             ranges[name] = (
@@ -135,7 +134,8 @@ def _moved(net: nn.Module, call: Callable[[], DiscriminatorOutput], size: float,
 class _Nudge(TorchFunctionMode):
     """Add noise times `size` to what operations on weights and other tensors return.
 
-    Operations on weights alone, such as a spectral norm, return weights.
+    What operations on weights alone return, such as a spectral norm, counts as a weight; operations without weights
+    do not change.
     """
 
     def __init__(self, net: nn.Module, size: float, draw: int) -> None:

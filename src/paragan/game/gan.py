@@ -96,7 +96,10 @@ class GAN:
         return max(player.updates_per_step for player in self.critics.values())
 
     def critics_of_batch(self, number: int) -> dict[Side, PlayerSlot]:
-        """Return the players but G that a batch of the step, from 0, updates: each uses the last ones."""
+        """Return the players but G that are updated on a batch of the step, numbered from 0.
+
+        One with fewer updates than others uses the last batches, so that all of them end the step on G's batch.
+        """
         left = self.batches_per_step - number
         return {side: player for side, player in self.critics.items() if player.updates_per_step >= left}
 
@@ -117,11 +120,10 @@ class GAN:
     def missing_label_penalties(self) -> dict[Side, tuple[str, ...]]:
         """Penalties that would train D's label head, by side that has none; empty without head."""
         net = getattr(self.d, "net", None)  # None if D is on other ranks
-        modules = () if net is None else net.modules()
-        heads = (getattr(module, "trained_by", None) for module in modules)
-        trained_by = next(filter(None, heads), ())
-        if not trained_by:
+        heads = [] if net is None else [module for module in net.modules() if hasattr(module, "trained_by")]
+        if not heads:
             return {}
+        trained_by = heads[0].trained_by  # names of penalties, of which one is enough (`models`)
         by_side = {side: {penalty.name for penalty in self.penalties[side]} for side in Side}
         return {side: trained_by for side, names in by_side.items() if not names & set(trained_by)}
 
@@ -170,11 +172,11 @@ class GAN:
             return turn
         due = turn.penalties
         needs_real = any(penalty.needs_real for penalty in due)
-        needs_d = needs_real or any(penalty.uses_discriminator for penalty in due)
-        reads_images = self.balancer is not None or any(penalty.uses_outputs for penalty in due)
-        chain = turn.chain if needs_d else (Side.G,)
-        if not (needs_d or reads_images):
-            chain = ()
+        chain: tuple[Side, ...] = ()
+        if needs_real or any(penalty.uses_discriminator for penalty in due):
+            chain = turn.chain
+        elif self.balancer is not None or any(penalty.uses_outputs for penalty in due):
+            chain = (Side.G,)
         return replace(turn, chain=chain, objective=_no_terms, needs_real=needs_real, is_due=bool(due))
 
     def observe(self, d: Update, g: Update) -> Report:
@@ -199,9 +201,9 @@ class GAN:
         augment = adaptive(self.augment)
         if augment is None:
             return {}
-        # None: D was not updated in this step, whose G has used the numbers all the same
+        # None if D was not updated: nothing adapts, but G's turn was augmented, so the numbers are recorded
         signs = updates[Side.D].scalars.get("sign") if Side.D in updates else None
-        if signs is not None:  # NaN, which does not count, where the update was skipped
+        if signs is not None:  # NaN, which is not counted, if the update was skipped for its gradient norm
             signs = signs + 0 * updates[Side.D].scalars["gradient_norm"]
         rows = next(iter(updates.values())).rows
         share = rows.count / rows.total  # equal on all ranks, whose scalars are summed
@@ -217,7 +219,7 @@ class GAN:
         assert outputs.real is not None
         observations = mean_logits("real", outputs.real) | mean_logits("fake", outputs.fake)
         if adaptive(self.augment) is not None:
-            # The sum is NaN for NaN logits.
+            # the second term is NaN for logits that are not finite, which ADA must not count; their sign is a number
             observations["sign"] = observations["real"].sign() + 0 * observations["real"]
         loss = self.loss
         terms = adversarial_terms(loss.d, loss.compares, self.adversarial, outputs, outputs.real, outputs.fake)

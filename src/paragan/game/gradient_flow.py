@@ -77,10 +77,8 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     """
     if not names:
         return
-    _shake(net)
-    leaf, conditions = _with_leaf(inputs)
     with suppress(*REFUSALS):
-        output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
+        leaf, output = _call_shaken(net, inputs)
         for name in set(names).intersection(flat_discriminators(output, leaf, "its input", call_of)):
             if not _constant_text(output.by_name[name].logits_B):  # of which `check_trainable_output` warns
                 notice(
@@ -94,12 +92,10 @@ def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of
 
     inputs: of D. call_of: returns the call by name, for the message. Changes the weights of `net`.
     """
-    _shake(net)  # a last layer that begins at 0 returns 0 for every sample
-    leaf, conditions = _with_leaf(inputs)
-    if (leaf == leaf[:1]).all():  # equal samples have equal logits
-        return
     with suppress(*REFUSALS):
-        output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
+        leaf, output = _call_shaken(net, inputs)  # a last layer that begins at 0 returns 0 for every sample
+        if (leaf == leaf[:1]).all():  # equal samples have equal logits
+            return
         for name, member in output.by_name.items():
             (gradient,) = _gradients(member.logits_B[:1], leaf)
             reads_others = gradient is not None and bool(gradient[1:].any())
@@ -110,14 +106,13 @@ def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of
                 )
 
 
-def _with_leaf(inputs: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
-    """Return the first input of D as a leaf that has gradients, and its conditions.
-
-    D is called with a copy of the leaf, which it may change in place.
-    """
+def _call_shaken(net: nn.Module, inputs: Sequence[Tensor | None]) -> tuple[Tensor, DiscriminatorOutput]:
+    """Add noise to all weights of D; return its first input as a leaf that has gradients, and its output for it."""
+    _shake(net)
     first, *conditions = inputs
     assert first is not None
-    return first.clone().requires_grad_(), conditions
+    leaf = first.clone().requires_grad_()
+    return leaf, DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))  # it may change the copy
 
 
 def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], call: str) -> None:

@@ -29,20 +29,25 @@ def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Except
         if x.is_complex() and not any(weight.is_complex() for weight in net.parameters()):
             kind = f"{dtype_name(x.dtype)}, and {owner} has real weights"
             return f"{name} is {kind} ({reason}); pass torch.view_as_real of it, two real numbers for each"
-        if not (x.is_complex() or x.is_floating_point()) and any(text in reason for text in _NO_ROW):
-            value = int(x.max()) if x.min() >= 0 else int(x.min())
-            embeddings = [module for module in net.modules() if isinstance(module, nn.Embedding)]
-            sizes = [module.num_embeddings for module in embeddings] if _NO_EMBEDDING in reason else []
-            # Of several embeddings the first without this row: a second call to see which fails would leave the
-            # other ranks of a sharded network waiting.
-            size = next((size for size in sizes if not 0 <= value < size), 0)
-            if size:
-                classes = f"{owner} has an embedding of {counted(size, 'class')}, 0 to {size - 1}"
-                larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
-                return f"{name} is {value}, and {classes} ({reason}); number classes from 0{larger}"
-            if not sizes:  # of `one_hot`, or an index of the network's
-                return f"{name} is {value} ({reason}); number classes from 0"
+        is_integer = not (x.is_complex() or x.is_floating_point())
+        if is_integer and any(text in reason for text in _NO_ROW) and (problem := _row_problem(net, x, reason)):
+            return f"{name} is {problem}"
     return ""
+
+
+def _row_problem(net: nn.Module, numbers: Tensor, reason: str) -> str:
+    """Return the number that has no row, and the cure; empty if each embedding has a row for all of them."""
+    value = int(numbers.max()) if numbers.min() >= 0 else int(numbers.min())
+    embeddings = [module for module in net.modules() if isinstance(module, nn.Embedding)]
+    if _NO_EMBEDDING not in reason or not embeddings:  # of `one_hot`, or of an index of the network's
+        return f"{value} ({reason}); number classes from 0"
+    # The first without this row: a second call to see which fails would leave other ranks of a sharded network waiting.
+    size = next((layer.num_embeddings for layer in embeddings if not 0 <= value < layer.num_embeddings), 0)
+    if not size:
+        return ""
+    classes = f"{type(net).__name__} has an embedding of {counted(size, 'class')}, 0 to {size - 1}"
+    larger = f", or make it torch.nn.Embedding({value + 1}, …)" if value >= size else ""
+    return f"{value}, and {classes} ({reason}); number classes from 0{larger}"
 
 
 def _may_be_index(x: Tensor) -> bool:

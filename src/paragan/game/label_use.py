@@ -15,9 +15,9 @@ from paragan.core.types import Rows, Side
 from paragan.game.network import CalledNetwork
 from paragan.game.prior import Prior
 
-_LATENTS = 4
-_LABELS = 8
-_NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations
+_NUM_LATENTS = 4
+_NUM_LABELS = 8  # the first ones, and as many over the whole range: few calls for any number of classes
+_NOISE = (0.0, 0.01, 0.1, 1.0)  # standard deviations: small noise may vanish in an image, and large saturate its tanh
 
 
 @torch.no_grad()
@@ -41,13 +41,15 @@ def ignores_labels(generator: nn.Module, prior: Prior) -> bool:
 def gives_equal_images(generator: nn.Module, prior: Prior) -> bool:
     """Return whether a generator, in eval mode, gives bit-equal images for neighbouring and distant labels."""
     called = CalledNetwork(module=generator)
-    z_BZ, _ = prior.draw("label_use", Rows(step=0, first=0, count=_LATENTS, total=_LATENTS))
-    with torch.random.fork_rng(devices=[]):  # also for `ignores_labels`, whose noise has the same seed
+    z_BZ, _ = prior.draw("label_use", Rows(step=0, first=0, count=_NUM_LATENTS, total=_NUM_LATENTS))
+    with torch.random.fork_rng(devices=[]):  # noise inside the generator leaves torch's global generator unchanged
         last = prior.num_classes - 1
-        labels = sorted({*range(last + 1)[:_LABELS], *(last * number // _LABELS for number in range(_LABELS + 1))})
+        neighbouring = range(prior.num_classes)[:_NUM_LABELS]
+        distant = [last * number // _NUM_LABELS for number in range(_NUM_LABELS + 1)]
+        labels = sorted({*neighbouring, *distant})
         images = []
         for label in labels:
-            seed_torch(0)  # noise inside the generator
+            seed_torch(0)  # equal noise for every label
             y_B = torch.full((len(z_BZ),), label, device=z_BZ.device)
             images.append(GeneratorOutput.of(called(z_BZ, y_B)).images)
     return len(images) > 1 and all(torch.equal(images[0], other) for other in images[1:])
@@ -94,6 +96,6 @@ def _takes(forward: Any, count: int) -> bool:
         inspect.signature(forward).bind(*[None] * count)
     except TypeError:
         return False
-    except ValueError:
-        return True
+    except ValueError:  # it has no signature
+        pass
     return True

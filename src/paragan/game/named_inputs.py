@@ -19,10 +19,10 @@ _DRAWN = (LATENT, "z")
 
 
 def generator_arguments(net: nn.Module, tensors: Mapping[str, TensorSpec]) -> tuple[str, ...]:
-    """Return the names of G's arguments; `latent` or `z` is `latent`. Raises `ConfigError`.
+    """Return the names of G's arguments: tensors of a sample, and `latent`. Raises `ConfigError`.
 
-    So is the only argument that no sample has, if the network has an attribute `latent`: `nn.Sequential` names its
-    input `input`, and others write `noise`.
+    The latent is the argument `latent` or `z`; else, in a network with an attribute `latent`, the only one that no
+    sample has, as `input` of `nn.Sequential`: G(mel) has (mel), and G(z, mel), as G(noise, mel), has (latent, mel).
     """
     if clash := [name for name in _DRAWN if name in tensors]:
         raise ConfigError(f"data: a sample has a tensor {clash[0]!r}, the name of the latent that is drawn; rename it")
@@ -59,7 +59,7 @@ def input_names(generator: nn.Module) -> tuple[str, ...]:
 
 
 def tuple_names(generator: nn.Module, discriminator: nn.Module, sample: str | None) -> tuple[str, ...]:
-    """Return names of the values of a tuple: D's arguments in order, then those of G that are not drawn.
+    """Return names of the values of a tuple: image, label, pose for D(image, label) and G(z, label, pose).
 
     sample: name of the first. One that G uses for its latent, as `input` of `nn.Sequential`, is `sample`.
     """

@@ -43,9 +43,10 @@ class CalledNetwork:
         self.place = place
         self.calling = calling
         self.mixes = mixes_samples(module)
-        self.draws = uses_random_numbers(module)  # a training-mode call draws random numbers
-        held = [layer._buffers for layer in update_once_layers(module)]  # which opponents' calls leave unchanged
-        self.buffers = tuple(place for place in buffer_places(module) if not any(place[0] is at for at in held))
+        self.draws = uses_random_numbers(module)  # in training mode; a trial may find more (`Player.declare_draws`)
+        # those that a call in another player's turn changes: `UpdateOnce` advances in its player's updates alone
+        held = [id(layer._buffers) for layer in update_once_layers(module)]
+        self.buffers = tuple((buffers, name) for buffers, name in buffer_places(module) if id(buffers) not in held)
         self._row_drawing = tuple(row_drawing_layers(name_streams(module)))
         self._weights = tuple(module.parameters())
         self._run: Callable[..., Any] = module if calling.compiler is None else calling.compiler(module)

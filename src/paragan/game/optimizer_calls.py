@@ -1,10 +1,10 @@
 """Calls of torch's optimisers without the import of torch's compiler.
 
-Constructing an optimiser, and its first step, import `torch._dynamo` with sympy and DTensor (torch 2.11 to 2.13), 1.3 s
-of CPU time in every process that trains, compiled or not: `torch._disable_dynamo` wraps `fn` in a function that calls
-`fn.__dynamo_disable`, if it is set, else sets it to `torch._dynamo.disable(fn)`, so that the compiler does not trace
-`fn`. Here it is set to `_call`, which runs `fn` where the compiler was not imported; once it is, calls are torch's.
-`step` has another wrapper in each class of optimiser, for the grad mode: `plain_step` returns what is inside.
+The compiler must not trace optimisers, so torch (2.11 to 2.13) wraps their methods by `torch._disable_dynamo`: the
+first call of a method imports `torch._dynamo`, with sympy and DTensor, and stores the function that it makes of the
+method in an attribute of it, for later calls. The import takes 1.3 s of CPU time in every process that trains, compiled
+or not. Here the attribute has `_call` beforehand, which runs the method itself until something else has imported the
+compiler; from then on calls are torch's. `step` has one more wrapper, for the grad mode, which `plain_step` removes.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from typing import Any
 
 from torch.optim import Optimizer, optimizer as torch_optimizer
 
-_CACHED = "__dynamo_disable"  # where `torch._disable_dynamo` keeps the function that it calls instead
+_CACHED = "__dynamo_disable"  # the attribute where `torch._disable_dynamo` stores the function that it calls instead
 
 
 @cache  # once per process

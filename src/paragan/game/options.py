@@ -41,8 +41,8 @@ class OptimizerOptions:
     is a pattern over parameter names; the first match counts."""
 
     def __post_init__(self) -> None:
-        values = {"arguments": self.arguments, "groups": [{**group, "match": None} for group in self.groups]}
-        for name, entries in values.items():
+        groups = [{key: value for key, value in group.items() if key != "match"} for group in self.groups]
+        for name, entries in (("arguments", self.arguments), ("groups", groups)):
             if (item := not_finite_item(entries, name, reads_text=True)) is not None:  # NaN passes the types
                 raise ValueError(f"{item[0]} must be a finite number, not {item[1]}")
         for number, group in enumerate(self.groups):
@@ -253,11 +253,10 @@ class PlayerOptions:
 
     @property
     def _part(self) -> str:
-        if self.adapter:
-            return "adapter"
-        return "train" if self.train else "freeze"
+        """The setting by which only a part of the network trains; empty: all of it does."""
+        return next((name for name in ("adapter", "train", "freeze") if getattr(self, name)), "")
 
     @property
     def trains_part(self) -> bool:
         """Whether only a part of the network trains, and is in checkpoints."""
-        return self.adapter is not None or bool(self.train or self.freeze)
+        return bool(self._part)

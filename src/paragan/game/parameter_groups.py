@@ -36,7 +36,7 @@ def split_into_groups(
     matched: list[dict[str, Any]] = []
     for number, group in enumerate(groups):
         settings = arguments_of(number, group)
-        matched.append({**settings, "params": [], "param_names": [], "match": _pattern(number, group)})
+        matched.append({**settings, "params": [], "param_names": [], "match": group["match"]})
 
     def group_of(name: str) -> dict[str, Any]:
         return next((group for group in matched if matches(name, group["match"])), default)
@@ -54,26 +54,22 @@ def split_into_groups(
 
 
 def arguments_of(number: int, group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a group's settings without `match`; `ConfigError` for one that all groups share."""
+    """Return a group's settings without `match`; `ConfigError` for one that all groups share, or without a pattern."""
     for key in group:
         if key in _SHARED:
             where = key_of(number, group, key)
             raise ConfigError(f"{where}: it applies to all groups; set it in optimizer.arguments")
+    pattern = group.get("match")
+    if not isinstance(pattern, str) or not pattern:
+        raise ConfigError(
+            f"{key_of(number, group)}: it is required and must be a pattern over parameter names, such as '*.bias'"
+        )
     return {key: value for key, value in group.items() if key != "match"}
 
 
 def key_of(number: int, group: Mapping[str, Any], key: str = "match") -> str:
     """Return the location and dotted key of a group's setting."""
     return located_key(group, key, default=f"optimizer.groups.{number}")
-
-
-def _pattern(number: int, group: Mapping[str, Any]) -> str:
-    pattern = group.get("match")
-    if not isinstance(pattern, str) or not pattern:
-        raise ConfigError(
-            f"{key_of(number, group)}: it is required and must be a pattern over parameter names, such as '*.bias'"
-        )
-    return pattern
 
 
 def matches(name: str, pattern: str) -> bool:
@@ -122,7 +118,10 @@ def check_types(kind: Callable[..., object], arguments: Mapping[str, object], wh
 
 
 def _expected(parameter: inspect.Parameter, value: object) -> str:
-    """Return what an argument must be; empty if it is that, or if its default does not say."""
+    """Return what an argument must be; empty if it is that, or if its default does not say.
+
+    By the default: true or false for True, a number for 0.1, a list of two numbers for (0.9, 0.999).
+    """
     default = parameter.default
     if "str" in str(parameter.annotation) or value is default:
         return ""
@@ -151,7 +150,8 @@ def refusal(
 ) -> str:
     """Return the message for a constructor that raised `error`: the argument, the problem, the fix.
 
-    where: returns the location and dotted key of an argument, and of all of them for "".
+    The argument is one that the constructor does not have; else one that the error names, as "Invalid beta" does; else
+    one of another length than its default. where: returns location and dotted key of an argument, and of all for "".
     """
     name = getattr(kind, "__name__", "the optimizer")
     parameters = inspect.signature(kind).parameters
@@ -163,7 +163,6 @@ def refusal(
         meant = did_you_mean(closest_name(unknown[0], known))
         return f"{where(unknown[0])}: {name} has no such argument{meant}; {listed}"
     known_keys = [key for key in arguments if key in parameters]
-    # An error such as "Invalid beta" names the argument.
     named = [key for key in known_keys if re.search(rf"\b{re.escape(key.rstrip('s'))}", str(error))]
     wrong = named or [k for k in known_keys if _length(arguments[k]) != _length(parameters[k].default)]
     if not wrong:

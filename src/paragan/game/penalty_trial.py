@@ -36,35 +36,40 @@ def run_each_penalty(game: GAN, nets: Mapping[Side, nn.Module], real: Batch, ext
         f"outputs, tensors ({inputs}) and real.tensors ({', '.join(real.tensors)}) of the inputs"
     )
     players = {side: Player(side=side, net=net) for side, net in nets.items()}
-    plain_game = replace(
-        game,
-        g=players[Side.G],
-        d=players[Side.D],
-        g_penalties=(),
-        d_penalties=(),
-        adversarial=game.adversarial.started,
-        balancer=None,
-        extra={side: players[side] for side in game.extra},
-        extra_penalties={},
-    )
     images = "" if game.augment is None else " with augmented images"
     drawing = set()
     for side, penalties in game.penalties.items():
-        for penalty in (None, *penalties):
-            augment, penalty = copy.deepcopy((game.augment, penalty))  # both may have state
-            trial = replace(plain_game, augment=augment)
+        for original in (None, *penalties):
+            penalty = copy.deepcopy(original)  # it may have state
             what = f"model: an update of {side.value.upper()}{images}"
             used: set[Capability] = set()
             if penalty is not None:
                 _check_calls(penalty, list(nets.values()), used)
-                trial = _with_penalty(trial, side, penalty)
                 what = f"penalty {penalty.name}"
+            trial = _trial_game(game, players, side, penalty)
             with reraise_as_config_error(what, hint):
                 if _turn_draws(trial, side, penalty, real):
                     drawing.add(side)
             if isinstance(player := game.slots[side], Player):
                 check_terms(player, player.policy.micro_batches, [Need(what, need) for need in used])
     return drawing
+
+
+def _trial_game(game: GAN, players: Mapping[Side, Player], side: Side, penalty: Penalty | None) -> GAN:
+    """Return a game of these players in which one of them has one penalty, or none, and the others have none."""
+    penalties = {} if penalty is None else {side: (penalty,)}
+    return replace(
+        game,
+        g=players[Side.G],
+        d=players[Side.D],
+        g_penalties=penalties.get(Side.G, ()),
+        d_penalties=penalties.get(Side.D, ()),
+        augment=copy.deepcopy(game.augment),  # it may have state
+        adversarial=game.adversarial.started,
+        balancer=None,
+        extra={name: players[name] for name in game.extra},
+        extra_penalties=penalties if side.is_extra else {},
+    )
 
 
 def _turn_draws(game: GAN, side: Side, penalty: Penalty | None, real: Batch) -> bool:
@@ -121,7 +126,7 @@ def _check_calls(penalty: Penalty, nets: Sequence[nn.Module], used: set[Capabili
         if isinstance(values, Tensor) and values.requires_grad:
             leaves = [leaf for leaf in graph_leaves([values]) if id(leaf) not in known]
             known.update(map(id, leaves))  # each is warned of once
-            _notice_weights(penalty.name, [leaf for leaf in leaves if _is_held(leaf, held)])
+            _notice_weights(penalty.name, leaves, held)
         return values
 
     # The class is replaced, since a wrapper function would not have the penalty's attributes; by `object`, since a
@@ -140,27 +145,15 @@ def _noting_whole(context: PenaltyContext, used: set[Capability]) -> PenaltyCont
     return replace(context, whole=whole, outputs=replace(context.outputs, whole=whole))
 
 
-def _is_held(leaf: Tensor, held: Sequence[Tensor]) -> bool:
-    """Return whether a leaf is a weight, or one of these tensors, rather than an input of the turn."""
-    return isinstance(leaf, nn.Parameter) or any(leaf is tensor for tensor in held)
-
-
-def _notice_weights(name: str, weights: Sequence[Tensor]) -> None:
+def _notice_weights(name: str, leaves: Sequence[Tensor], held: Sequence[Tensor]) -> None:
+    """Warn of leaves that are weights, or tensors that a penalty holds, rather than inputs of the turn."""
+    weights = [leaf for leaf in leaves if isinstance(leaf, nn.Parameter) or any(leaf is tensor for tensor in held)]
     if weights:
         notice(
             f"penalty {name} calls weights of no player (of shape "
             f"{join_some([str(tuple(weight.shape)) for weight in weights], 5)}), which no optimizer trains: give their "
             "network as players={NAME: net}, or freeze it with requires_grad_(False)"
         )
-
-
-def _with_penalty(game: GAN, side: Side, penalty: Penalty) -> GAN:
-    """Return a game in which a player has this penalty alone."""
-    if side.is_extra:
-        return replace(game, extra_penalties={side: (penalty,)})
-    if side is Side.G:
-        return replace(game, g_penalties=(penalty,))
-    return replace(game, d_penalties=(penalty,))
 
 
 def generator_states(device: torch.device) -> dict[str, bytes]:

@@ -66,9 +66,10 @@ class Player(FollowsPolicy):
         self._averaged_boxes = [] if self.ema is None else self._boxes_to_average(self.ema.net)
         if self.ema is not None:
             self.ema.share_constants(self.net, self.base)
-        self._ahead: ComputedGradients | None = None  # of `look_ahead`, until the update that follows
+        # what a later call restores: `apply_gradients` after `look_ahead`, `compute_gradients` after `generate_fakes`
+        self._ahead: ComputedGradients | None = None
         self._before_look_ahead: list[Copy] = []  # weights and state of penalties
-        self._before_fakes: list[Copy] = []  # buffers before `generate_fakes`
+        self._before_fakes: list[Copy] = []  # buffers
 
     def _optimizer(self) -> torch.optim.Optimizer:
         try:
@@ -134,7 +135,7 @@ class Player(FollowsPolicy):
                 "or use scheme synchronous"
             )
         others = {side: player.network() for side, player in {**turn.players, turn.opponent: against}.items()}
-        before = [*copy_turn_state(turn, self._buffers), *self._before_fakes]
+        before = [*copy_turn_state(turn, self._buffers), *self._before_fakes]  # of two copies the last counts
         # torch's batch norm follows the forwards of other turns, too
         of_others = copy_state(place for network in others.values() for place in network.buffers)
         self._before_fakes = []

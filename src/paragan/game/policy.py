@@ -56,7 +56,7 @@ class Policy:
         """
         groups = split_into_groups(parameters, self.groups, self.elsewhere)
         arguments = with_floats(self.kind, self.arguments)
-        on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # `optim/`
+        on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # of classes in `optim/`, as of fused ones
         where = partial(located_key, self.arguments, default="optimizer.arguments")
         check_types(self.kind, self.arguments, where)
         for number, group in enumerate(self.groups):
@@ -113,7 +113,7 @@ class Policy:
         for group in groups:
             settings = with_floats(self.kind, group)
             if "lr" in group:
-                settings["configured_lr"] = (settings["lr"], self.lr)
+                settings["configured_lr"] = (settings["lr"], self.lr)  # read by `lr_of`, after a change of the policy
             placed.append({**settings, "lr": place(settings.get("lr", self.lr))})
         optimizer_calls.avoid_compiler()
         return self.kind(placed, lr=place(self.lr), **arguments)
@@ -209,7 +209,7 @@ def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = Fa
 def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
     """Make channels-last CPU gradients contiguous views of the same memory.
 
-    The fused Adam runs over weight, moments and gradient in memory order, and copies others: twice the time of a step.
+    The fused Adam runs in memory order, whatever the index of a value, and copies others: twice the time of a step.
     """
     kind: Any = type(optimizer)
     if kind not in (torch.optim.Adam, torch.optim.AdamW) or not runs_in_memory_order(kind):

@@ -22,7 +22,7 @@ from paragan.layers.random import preserved_state
 from paragan.layers.update_once import begin_update
 
 Mode = Literal["eval", "train-stats"]
-_PIXELS = 250 * 128 * 128  # of one call in evaluation mode; a batch of larger images is split
+_MAX_PIXELS = 250 * 128 * 128  # of one call in evaluation mode, for its memory: the default batch of 128x128 images
 _pixels: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # of an image, by generator
 
 MODE_DESCRIPTIONS = {
@@ -65,7 +65,7 @@ def generate_images(
     change. Raises `ConfigError` for another mode.
     """
     _check_mode(mode)
-    inputs = z_BZ, y_B, condition if shift_BLW is None else shift_BLW
+    inputs = (z_BZ, y_B, condition if shift_BLW is None else shift_BLW)  # no generator takes both
     with in_mode(generator.module, training=mode != "eval"), preserved_state(generator.module):
         if mode == "eval":
             batch = min(batch, _rows_at_once(generator, inputs))
@@ -100,7 +100,7 @@ def _rows_at_once(generator: CalledNetwork, inputs: tuple[Tensor | None, ...]) -
     if generator.module not in _pixels:
         first = GeneratorOutput.of(generator(*(None if tensor is None else tensor[:1] for tensor in inputs)))
         _pixels[generator.module] = first.images.shape[-2:].numel()
-    return max(1, _PIXELS // _pixels[generator.module])
+    return max(1, _MAX_PIXELS // _pixels[generator.module])
 
 
 @torch.no_grad()
@@ -144,15 +144,12 @@ def with_steps(generator: nn.Module, steps: int | None) -> Iterator[None]:
         raise ConfigError(f"steps={steps!r} must be an integer from 1; change it")
     before = [module.sampling_steps for module in modules]
     try:
-        _set_steps(modules, [steps] * len(modules))
+        for module in modules:
+            module.sampling_steps = steps
         yield
     finally:
-        _set_steps(modules, before)
-
-
-def _set_steps(modules: list[MultiStep], steps: list[int]) -> None:
-    for module, number in zip(modules, steps, strict=True):
-        module.sampling_steps = number
+        for module, number in zip(modules, before, strict=True):
+            module.sampling_steps = number
 
 
 def _multi_step(generator: nn.Module) -> list[MultiStep]:

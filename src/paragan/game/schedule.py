@@ -17,9 +17,9 @@ def factor(options: ScheduleOptions, count: Tensor) -> Tensor:
     warm = ((n + 1) / options.warmup).clamp(max=1.0) if options.warmup else torch.ones_like(n)
     if options.name == "constant":
         return warm
-    decay = _DECAYS.get(options.name)
-    if decay is not None:
+    if decay := _DECAYS.get(options.name):
         return warm * decay(options, n).clamp(min=options.final)
+    # linear and cosine end at `final` by their formula
     progress = ((n - options.start) / max(options.end - options.start, 1)).clamp(0.0, 1.0)
     shape = progress if options.name == "linear" else (1 - torch.cos(progress * math.pi)) / 2
     return warm * (1 - (1 - options.final) * shape)

@@ -56,8 +56,9 @@ class Snapshot:
         """
         like = list(self._tensors.values())
         values = unpacked("weights", message, list(map(_as_difference, like)) if is_difference else like)
-        if version < self.version or (version == self.version and (self.is_exact or is_difference)):
-            assert not is_difference, "differences arrive in order"
+        if is_difference:
+            assert version > self.version, "differences arrive in order"
+        elif version < self.version or (version == self.version and self.is_exact):
             return
         for tensor, value in zip(self._tensors.values(), values, strict=True):
             if is_difference and is_rounded(tensor):

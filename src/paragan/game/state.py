@@ -1,7 +1,6 @@
 """State of a player in a checkpoint: named tensors and a few numbers."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -162,12 +161,12 @@ def check_same(saved: Mapping[str, Shape], local: Mapping[str, Shape], what: str
 
 
 def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTensors) -> None:
+    """Load the saved state of the weights that this rank steps. weights: for float32 copies that were not saved."""
     boxes = player.strategy.optimizer_layout(player.net)
     stepped = optimizer_weights(player.optimizer)
-    numbers = {name: index for index, name in enumerate(stepped)}
     fresh = player.optimizer.state_dict()
     has_master_weights = any("master" in entry for entry in fresh["state"].values())
-    state: dict[int, dict[str, Any]] = {}
+    state: dict[str, dict[str, Tensor]] = {name: {} for name in stepped}
     for path in saved:
         name, _, key = path.rpartition("/")
         if name in weights.shapes and name not in boxes:
@@ -178,17 +177,16 @@ def _restore_optimizer(player: Player, saved: StoredTensors, weights: StoredTens
             # Fused kernels walk weight and state in memory order: a moment needs the layout of
             # its weight, such as channels-last.
             piece = saved.read(path, boxes[name])
-            value = torch.empty_like(stepped[name], dtype=piece.dtype).copy_(piece)
+            state[name][key] = torch.empty_like(stepped[name], dtype=piece.dtype).copy_(piece)
         else:
-            value = saved[path].clone()  # not a view of the file
-        state.setdefault(numbers[name], {})[key] = value
-    if has_master_weights:  # also if the save had none
-        for name, number in numbers.items():
-            state.setdefault(number, {}).setdefault("master", weights.read(name, boxes[name]))
-    player.optimizer.load_state_dict({"state": state, "param_groups": fresh["param_groups"]})
+            state[name][key] = saved[path].clone()  # not a view of the file
+    if has_master_weights:
+        for name, values in state.items():
+            values.setdefault("master", weights.read(name, boxes[name]))
+    by_number = {number: values for number, values in enumerate(state.values()) if values}
+    player.optimizer.load_state_dict({"state": by_number, "param_groups": fresh["param_groups"]})
     # Loading casts to the weight's dtype; NAdam has a product in another.
-    for path in saved:
-        name, _, key = path.rpartition("/")
-        loaded = player.optimizer.state.get(stepped[name], {}) if name in stepped else {}
-        if key in loaded:
-            loaded[key] = loaded[key].to(state[numbers[name]][key].dtype)
+    for name, values in state.items():
+        loaded = player.optimizer.state.get(stepped[name], {})
+        for key in loaded.keys() & values.keys():
+            loaded[key] = loaded[key].to(values[key].dtype)

@@ -29,7 +29,7 @@ class TermState(Mapping[str, Tensor]):
             self._kinds.append(_kinds(side, owner.name, state))
             for name, value in state.items():
                 key = f"{owner.name}/{name}"
-                if key in self._places:  # of a penalty that is called as the augmentation or the balancer
+                if key in self._places:  # a penalty may have the name of the augmentation or of the balancer
                     raise ConfigError(f"{side}: two terms have a state {key!r}, of which one would be lost; rename one")
                 state[name] = value.to(device)
                 self._places[key] = (state, name)

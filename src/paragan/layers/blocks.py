@@ -103,9 +103,8 @@ class UpBlock(nn.Module):
 class DownBlock(nn.Module):
     """Residual block of a discriminator (Miyato et al. 2018, figure 9, tables 4 to 6).
 
-    ReLU, 3x3, ReLU, 3x3, halve, plus a short-cut of halve and 1x1: halving before the 1x1 is the
-    same function at a quarter of the work. first: the block reads the image and has no first ReLU.
-    The short-cut is x if no shape changes.
+    ReLU, 3x3, ReLU, 3x3, halve, plus a short-cut of halve and 1x1: halving before the 1x1 is the same function at a
+    quarter of the work. first: the block reads the image and has no first ReLU. The short-cut is x if no shape changes.
     """
 
     def __init__(self, inputs: int, outputs: int, down: bool, first: bool, wrap: Wrap) -> None:

@@ -93,19 +93,20 @@ def convert(net: nn.Module, world: World, ranks: int | None) -> None:
     Concerns batch norms, local and torch's, and minibatch standard deviation; frozen parts are
     unchanged. In place: modules, names, buffers, dtype, device and hooks stay. A world of one
     changes nothing. Collective: every rank must call this, in the same order.
+
+    If statistics span only some of the ranks, or one, they differ between these groups: running ones are averaged over
+    the world, or samples would depend on the rank.
     """
     if world.size == 1:
         return
     norms = _norms(net)
     minibatch_stds = {name: m for name, m in net.named_modules() if isinstance(m, MinibatchStd)}
-    group = _norm_group(world, ranks) if norms or minibatch_stds else None
-    # statistics of some of the ranks differ between groups: running ones are averaged, or samples would depend on rank
+    num_ranks = world.size if ranks is None else ranks
+    group = _norm_group(world, num_ranks) if norms or minibatch_stds else None
     averaging_group = None if group is world.group else world.group
-    is_whole = group is None or group is world.group
-    num_ranks = world.size if is_whole else dist.get_world_size(group)
     count = partial(world.count, num_ranks=num_ranks)
     for name, norm in norms.items():
-        norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))
+        norm.__class__ = _CROSS_RANK.get(type(norm), type(norm))  # a converted one stays
         norm.reduce_group = None if group is None else ReduceGroup(group, name, count)
         norm.average_group = None if averaging_group is None else ReduceGroup(averaging_group, name, world.count)
     for name, layer in minibatch_stds.items():
@@ -141,9 +142,8 @@ def check_synchronised_norm(module: nn.Module, name: str) -> None:
         )
 
 
-def _norm_group(world: World, ranks: int | None) -> dist.ProcessGroup | None:
-    """Return the group of this rank, or None if every rank is separate."""
-    ranks = world.size if ranks is None else ranks
+def _norm_group(world: World, ranks: int) -> dist.ProcessGroup | None:
+    """Return the group of this rank, of so many ranks, or None if every rank is separate."""
     if ranks < 1 or world.size % ranks:
         raise ConfigError(f"norm_ranks={ranks} does not divide {world.size} ranks; pass a divisor of {world.size}")
     if ranks == 1:

@@ -40,7 +40,8 @@ def initialise(net: nn.Module, seed: int, stream: str) -> None:
         return
     if name not in SCHEMES:
         raise ConfigError(f"weight_init must be one of {', '.join(SCHEMES)}, not {name!r}")
-    known_as = {below: plain for plain, below in base_names(net).items()}  # adapters change no other draw
+    # a weight with an adapter is drawn by its name without one, so that adapters change no other draw
+    known_as = {below: plain for plain, below in base_names(net).items()}
     for where, module in net.named_modules():
         for path, role, parameter in _module_parameters(module):
             full_name = f"{where}.{path}" if where else path

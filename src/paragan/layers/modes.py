@@ -28,7 +28,7 @@ def set_train_mode(net: nn.Module) -> nn.Module:
 
 
 def remember_modes(net: nn.Module) -> None:
-    """Mark modules in evaluation mode inside a network in training mode, before `net.eval()`."""
+    """Mark modules in evaluation mode inside a network in training mode for `in_mode`, before `net.eval()`."""
     for module in net.modules():
         if net.training and not module.training:
             object.__setattr__(module, "stays_in_evaluation", True)

@@ -87,62 +87,56 @@ def split_layers(net: nn.Module, world: World, splits: Mapping[str, Split]) -> n
         for name, how in splits.items():
             if name not in modules:
                 raise ConfigError(f"the network has no layer {name!r} to split; leave it out")
-            _Splitter(SplitRanks(world), shared).split(name, modules[name], how)
+            _split(name, modules[name], how, SplitRanks(world), shared)
     return net
 
 
-class _Splitter:
-    """Splits layers over ranks. shared: ids of parameters of several layers."""
+def _split(name: str, layer: nn.Module, how: Split, ranks: SplitRanks, shared: set[int]) -> None:
+    """Split a layer, or raise `ConfigError`. shared: ids of parameters of several layers."""
+    split_class = _split_class(name, layer, how)
+    roles = ["gain" if isinstance(layer, ConditionalBatchNorm) else "weight"]
+    if getattr(layer, "bias", None) is not None:
+        roles.append("bias")
+    widths: tuple[int, ...] = ()
+    for role in roles:  # of equal widths
+        widths = _split_parameter(f"{name}.{role}", layer, role, ranks, shared)
+    _change_class(layer, split_class, ranks, widths)
 
-    def __init__(self, ranks: SplitRanks, shared: set[int]) -> None:
-        self.ranks = ranks
-        self.shared = shared
 
-    def split(self, name: str, layer: nn.Module, how: Split) -> None:
-        """Split a layer, or raise `ConfigError`."""
-        split_class = _split_class(name, layer, how)
-        roles = ["gain" if isinstance(layer, ConditionalBatchNorm) else "weight"]
-        if getattr(layer, "bias", None) is not None:
-            roles.append("bias")
-        widths: tuple[int, ...] = ()
-        for role in roles:
-            widths = self._split_parameter(name, layer, role)
-        _change_class(layer, split_class, self.ranks, widths)
+def _split_parameter(name: str, layer: nn.Module, role: str, ranks: SplitRanks, shared: set[int]) -> tuple[int, ...]:
+    """Replace a parameter by this rank's shard; return the widths of all ranks."""
+    holder: nn.Module = layer
+    norms: list[SpectralNorm] = []
+    if parametrize.is_parametrized(layer, role):
+        holder = cast(nn.ModuleDict, layer.parametrizations)[role]
+        norms = _spectral_norms(name, holder)
+    key = "original" if norms else role  # a parametrisation holds the raw weight under this name
+    whole = cast(nn.Parameter, holder._parameters[key])
+    widths = _widths(name, whole, ranks.world.size, shared)
+    shard = _shard(whole, ranks.world)
+    holder._parameters[key] = shard
+    for norm in norms:
+        split_spectral_norm(norm, shard, ranks.reduce_group)  # sigma is that of the whole weight
+    return widths
 
-    def _split_parameter(self, name: str, layer: nn.Module, role: str) -> tuple[int, ...]:
-        """Replace a parameter by this rank's shard; return the widths of all ranks."""
-        holder: nn.Module = layer
-        norms: list[SpectralNorm] = []
-        if parametrize.is_parametrized(layer, role):
-            holder = cast(nn.ModuleDict, layer.parametrizations)[role]
-            norms = _spectral_norms(f"{name}.{role}", holder)
-        key = "original" if norms else role  # a parametrisation holds the raw weight under this name
-        whole = cast(nn.Parameter, holder._parameters[key])
-        widths = self._widths(f"{name}.{role}", whole)
-        shard = self._shard(whole)
-        holder._parameters[key] = shard
-        for norm in norms:
-            split_spectral_norm(norm, shard, self.ranks.reduce_group)  # sigma is that of the whole weight
-        return widths
 
-    def _widths(self, name: str, whole: Tensor) -> tuple[int, ...]:
-        """Return the length of each rank's shard; raise `ConfigError` if there cannot be one."""
-        size = self.ranks.world.size
-        widths = tuple(len(part) for part in whole.chunk(size))
-        if len(widths) < size:
-            raise ConfigError(f"{name}: its {len(whole)} rows leave some of {size} ranks empty; use fewer ranks")
-        if id(whole) in self.shared:
-            raise ConfigError(f"{name} is shared by several layers and cannot be split; leave it out")
-        return widths
+def _widths(name: str, whole: Tensor, num_ranks: int, shared: set[int]) -> tuple[int, ...]:
+    """Return the length of each rank's shard; raise `ConfigError` if there cannot be one."""
+    widths = tuple(len(part) for part in whole.chunk(num_ranks))
+    if len(widths) < num_ranks:
+        raise ConfigError(f"{name}: its {len(whole)} rows leave some of {num_ranks} ranks empty; use fewer ranks")
+    if id(whole) in shared:
+        raise ConfigError(f"{name} is shared by several layers and cannot be split; leave it out")
+    return widths
 
-    def _shard(self, whole: nn.Parameter) -> Any:
-        """Return this rank's part as a parameter: a `DTensor` that has the shape of the whole."""
-        world = self.ranks.world
-        # a clone: a view would hold the memory of the whole weight
-        part = whole.detach().chunk(world.size)[world.rank].clone(memory_format=torch.contiguous_format)
-        stride = torch.empty(whole.shape, device="meta").stride()
-        placed = DTensor.from_local(part, _mesh(world), [Shard(0)], run_check=False, shape=whole.shape, stride=stride)
-        return nn.Parameter(placed, requires_grad=whole.requires_grad)
+
+def _shard(whole: nn.Parameter, world: World) -> Any:
+    """Return this rank's part as a parameter: a `DTensor` that has the shape of the whole."""
+    # a clone: a view would hold the memory of the whole weight
+    part = whole.detach().chunk(world.size)[world.rank].clone(memory_format=torch.contiguous_format)
+    stride = torch.empty(whole.shape, device="meta").stride()
+    placed = DTensor.from_local(part, _mesh(world), [Shard(0)], run_check=False, shape=whole.shape, stride=stride)
+    return nn.Parameter(placed, requires_grad=whole.requires_grad)
 
 
 def _split_class(name: str, layer: nn.Module, how: Split) -> type[SplitLayer]:

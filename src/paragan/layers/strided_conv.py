@@ -92,7 +92,7 @@ def _is_smaller_than_weight(x: Tensor, weight: Tensor) -> bool:
 
 
 def _matrix(weight: Tensor) -> tuple[Tensor, bool]:
-    """Return (a, b, 4, 4) as a matrix of a rows, without a copy; whether the weight is channels-last."""
+    """Return (a, b, 4, 4) as a matrix of a rows, without a copy; whether its columns are (4, 4, b), not (b, 4, 4)."""
     is_channels_last = weight.stride(1) == 1
     return (weight.permute(0, 2, 3, 1) if is_channels_last else weight).flatten(1), is_channels_last
 

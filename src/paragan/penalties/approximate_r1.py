@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -44,31 +45,25 @@ class Penalty(OptionsPenalty):
         output, (x, *conditions), kind = self._inputs(context)
         assert x is not None
         feed = context.feed
-        places, numbers, num_chosen = _chosen(feed.rows, self.options.fraction)
+        chosen = _chosen(feed.rows, self.options.fraction)
+        places = chosen.places_N.to(x.device, non_blocking=True)
         # drawn for the chosen samples alone, by their number in the batch: the same on any number of ranks
-        chosen_rows = Rows(step=feed.rows.step, first=0, count=num_chosen, total=num_chosen)
-        noise = rng.normal(feed.seed, self.name, chosen_rows, tuple(x.shape[1:]))[numbers]
-        share = feed.rows.total / num_chosen  # the mean is over all samples, of which only these have a loss
+        all_chosen = Rows(step=feed.rows.step, first=0, count=chosen.total, total=chosen.total)
+        noise = rng.normal(feed.seed, self.name, all_chosen, tuple(x.shape[1:]))[chosen.numbers_N]
+        noise = noise.to(x.device, x.dtype, non_blocking=True)
+        shifted = x.detach().index_add(0, places, noise, alpha=self.options.sigma)
+        arguments = (context.augmented(shifted, kind), *conditions)
+        inputs = [None if tensor is None else tensor[places] for tensor in arguments]
+        shifted_output = DiscriminatorOutput.of(context.network(*inputs))
         weight = self.weight_at(feed.rows)
         if self.options.divide_by_sigma_squared:
             weight /= self.options.sigma**2
-        if not len(places):  # D is called nevertheless: in its layers, ranks wait for one another
-            places = torch.zeros(min(1, feed.rows.count), dtype=torch.int64)
-            noise = noise.new_zeros(len(places), *x.shape[1:])
-            share = 0.0
-        places = places.to(x.device, non_blocking=True)
-        noise = noise.to(x.device, x.dtype, non_blocking=True)
-        shifted = x.detach().index_add(0, places, noise, alpha=self.options.sigma)
-        inputs = (context.augmented(shifted, kind), *conditions)
-        shifted_output = DiscriminatorOutput.of(
-            context.network(*(None if tensor is None else tensor[places] for tensor in inputs))
-        )
+        weight *= chosen.factor
         squares = []
         for name, member in output.by_name.items():
             logits_B = mean_per_sample(member.logits_B)
             change_N = logits_B[places] - mean_per_sample(shifted_output.by_name[name].logits_B)
-            loss_N = weight * share * change_N.square()
-            squares.append(torch.zeros_like(logits_B).index_add(0, places, loss_N))
+            squares.append(torch.zeros_like(logits_B).index_add(0, places, weight * change_N.square()))
         return sum_of(squares)
 
     def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Sequence[Tensor | None], str]:
@@ -77,16 +72,30 @@ class Penalty(OptionsPenalty):
         return context.outputs.real, context.feed.real_inputs, "real"
 
 
-def _chosen(rows: Rows, fraction: float) -> tuple[Tensor, Tensor, int]:
-    """Return which of these rows are penalised: (N,) places here and numbers, of so many in all.
+class _Chosen(NamedTuple):
+    """Samples that are penalised: their places among these rows, and their numbers among all chosen ones of the batch.
 
-    They are spread over the batch, so that ranks and micro-batches have similar numbers of them.
+    total: number of all chosen ones. factor: of their losses, since the mean is over all samples of the batch.
     """
+
+    places_N: Tensor
+    numbers_N: Tensor
+    total: int
+    factor: float
+
+
+def _chosen(rows: Rows, fraction: float) -> _Chosen:
+    """Choose a share of the batch, spread over it, so that ranks and micro-batches have similar numbers of samples."""
     num_chosen = max(1, round(fraction * rows.total))
     # Fractions of multiples of the golden ratio: windows of rows, and every n-th row, have their share of small ones.
     spread_T, _ = np.modf(np.arange(rows.total) * _GOLDEN)
     is_chosen_T = spread_T.argsort().argsort() < num_chosen  # twice: the rank of each fraction
     numbers_T = is_chosen_T.cumsum() - 1
     places = np.flatnonzero(is_chosen_T[rows.window])  # not by torch: `paragan plan` has tensors without values
-    numbers = torch.tensor(numbers_T[rows.window][places].tolist(), dtype=torch.int64)
-    return torch.tensor(places.tolist(), dtype=torch.int64), numbers, num_chosen
+    numbers = numbers_T[rows.window][places]
+    factor = rows.total / num_chosen
+    if not len(places):  # one sample without a loss: in the layers of D, ranks wait for one another
+        places = numbers = np.zeros(min(1, rows.count), dtype=np.int64)
+        factor = 0.0
+    places_N, numbers_N = (torch.tensor(rows_N.tolist(), dtype=torch.int64) for rows_N in (places, numbers))
+    return _Chosen(places_N, numbers_N, num_chosen, factor)

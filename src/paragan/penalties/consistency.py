@@ -58,9 +58,8 @@ class Penalty(protocols.Penalty):
             fake = _transformed((outputs.images, *feed.fake_conditions), feed, "fake")
             transformed = discriminate_both(context.network, real, fake)
             pairs = list(zip((outputs.real, outputs.fake), transformed, strict=True))
-        weights = [weight_at(weight, feed.rows) for weight in self.weights]
-        weighted = zip(weights, pairs, strict=True)
-        return torch.stack([weight * _squared_difference(*pair) for weight, pair in weighted]).sum(0)
+        weighted = zip(self.weights, pairs, strict=True)
+        return sum_of([weight_at(weight, feed.rows) * _squared_difference(*pair) for weight, pair in weighted])
 
 
 def _squared_difference(a: DiscriminatorOutput, b: DiscriminatorOutput) -> Tensor:

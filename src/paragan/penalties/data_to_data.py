@@ -41,10 +41,9 @@ class Penalty(OptionsPenalty):
     options: Options
 
     def __call__(self, context: PenaltyContext) -> Tensor:
+        options = self.options
         embeddings = batch_embeddings(context, self.side, self.name)
-        return self.weight_at(context.feed.rows) * loss(
-            embeddings, self.options.temperature, self.options.near, self.options.far
-        )
+        return self.weight_at(context.feed.rows) * loss(embeddings, options.temperature, options.near, options.far)
 
 
 def loss(batch: BatchEmbeddings, tau: float, near: float, far: float) -> Tensor:

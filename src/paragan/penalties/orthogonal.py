@@ -73,11 +73,8 @@ def _matrices(net: nn.Module) -> Iterator[Tensor]:
 
 def _weight_in_use(module: nn.Module) -> Tensor:
     """Return the weight with all parametrizations, such as adapters, up to the first spectral norm."""
-    chains = getattr(module, "parametrizations", {})
-    if "weight" not in chains:
-        return module.weight  # type: ignore[return-value]
-    chain = chains["weight"]
-    if not any(isinstance(parametrization, SpectralNorm) for parametrization in chain):
+    chain = getattr(getattr(module, "parametrizations", None), "weight", None)
+    if chain is None or not any(isinstance(parametrization, SpectralNorm) for parametrization in chain):
         return module.weight  # type: ignore[return-value]
     weight = chain.original
     for parametrization in chain:

@@ -111,7 +111,7 @@ def _from_file(options: Options, path: Path) -> nn.Module:
     if unknown := [name for name in names if name not in network.output_names]:
         known = ", ".join(network.output_names)
         raise ConfigError(f"penalty perceptual: outputs: {path} has no output {unknown[0]!r}; choose from {known}")
-    if channels != len(_MEAN):
+    if channels != 3:
         raise ConfigError(f"penalty perceptual: {path} takes {channels} channels; give a network of colour images")
     size = None if height is None or width is None else (height, width)
     return _FileLayers(network, ImageInput(channels=channels, size=size, mean=_MEAN, std=_STD), names)

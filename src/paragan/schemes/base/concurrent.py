@@ -15,10 +15,9 @@ from paragan.game.gan import GAN
 class StalenessLog:
     """Lags and waits of one player, for the record.
 
-    lags: number of opponents, or fakes, by age in steps. waits: number of updates by time of their
-    wait for the other side, in milliseconds rounded up to a power of 2; wait_s: seconds in all.
-    used: for each update of G the version of its opponent D; for each update of D the number of
-    deliveries received. in_step_at: version at which S became 0.
+    lags: number of opponents, or fakes, by age in steps. waits: number of updates by time of their wait for the other
+    side, in milliseconds rounded up to a power of 2; wait_s: seconds in all. used: for each update of G the version of
+    its opponent D; for each update of D the number of deliveries received. in_step_at: version at which S became 0.
     """
 
     lags: Counter[int] = field(default_factory=Counter)
