@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from paragan.core.errors import DataError
-from paragan.datasets import _image_paths, _split_names
+from paragan.datasets import _image_paths
+from paragan.datasets._file_kinds import IMAGES, TARGETS
 from paragan.datasets._folder_parts import BOTH_WAYS, PART_NAME, Choice, FolderPart, choose_one, listed, names_in
 from paragan.datasets._image_paths import folder_names, has_paths, path_next_to_folders
-from paragan.datasets._split_names import HELD_OUT, TRAIN, are_words_of, parse_split, words_of
+from paragan.datasets._split_names import HELD_OUT, TRAIN, parse_split, words_of
 
 _MAX_SIDES = 3  # folders that may be sides of pairs, such as images, masks and edges
 
@@ -90,7 +91,7 @@ def check_classes(paths: list[bytes], parts: list[FolderPart], name: str) -> tup
 
 
 def _is_whole_set(folder: bytes) -> bool:
-    return parse_split(folder) == ("train", ()) or are_words_of(words_of(folder), _split_names.IMAGES)
+    return parse_split(folder) == ("train", ()) or IMAGES.covers(words_of(folder))
 
 
 def pairs_error(name: str, folders: list[bytes]) -> DataError:
@@ -102,5 +103,5 @@ def pairs_error(name: str, folders: list[bytes]) -> DataError:
 
 
 def _are_pairs(names: list[bytes]) -> bool:
-    has_target = any(are_words_of(words_of(name), _split_names.TARGETS) for name in names)
+    has_target = any(TARGETS.covers(words_of(name)) for name in names)
     return (has_target and len(names) <= _MAX_SIDES) or {name.lower() for name in names} == {b"lr", b"hr"}

@@ -9,12 +9,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from paragan.datasets import _image_paths, _split_names
+from paragan.datasets import _image_paths
 from paragan.datasets._class_folders import check_classes, find_classes
+from paragan.datasets._file_kinds import IMAGES, MASKS, masks_of_images
 from paragan.datasets._folder_parts import Choice, FolderPart, names_in
 from paragan.datasets._image_paths import ArrangedPaths, common_folders, has_paths, path_next_to_folders
 from paragan.datasets._split_folders import find_parts
-from paragan.datasets._split_names import HELD_OUT, NOT_READ, are_words_of, words_of
+from paragan.datasets._split_names import HELD_OUT, NOT_READ, names_split, split_by_names, words_of
 
 _MASK = -2  # in arrays of the split of each path
 
@@ -63,9 +64,9 @@ def _splits_of_paths(
     for top in unread:
         splits[_image_paths.rows_in(paths, top)] = NOT_READ
     if choice is None:
-        splits[_split_names.masks_of_images(paths)] = _MASK
+        splits[masks_of_images(paths)] = _MASK
     if not (splits == HELD_OUT).any():
-        _split_names.split_by_names(paths, splits)
+        split_by_names(paths, splits)
     return splits
 
 
@@ -87,7 +88,7 @@ def _descend(paths: list[bytes], parts: list[FolderPart], unread: list[bytes], c
         entered = _folders_next_to_masks(names) if choice is None else set()
         if not entered:
             has_splits = any(part.split == HELD_OUT for part in parts)
-            is_level = len(names) == 1 or (has_splits and all(map(_split_names.names_split, names)))
+            is_level = len(names) == 1 or (has_splits and all(map(names_split, names)))
             if not is_level or any(path_next_to_folders(paths, part.top) for part in parts):
                 return parts
             entered = names
@@ -99,8 +100,8 @@ def _folders_next_to_masks(names: set[bytes]) -> set[bytes]:
     """Return the folders of images if all others are of masks, as `img` and `mask`, or `set1_img` and `set1_mask`."""
     words = {folder: set(words_of(folder)) for folder in names}
     common = set.intersection(*words.values()) if len(names) > 1 else set()
-    images = {folder for folder in names if are_words_of(words[folder] - common, _split_names.IMAGES)}
-    masks = {folder for folder in names if are_words_of(words[folder] - common, _split_names.MASKS)}
+    images = {folder for folder in names if IMAGES.covers(words[folder] - common)}
+    masks = {folder for folder in names if MASKS.covers(words[folder] - common)}
     return images if masks and images | masks == names else set()
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 from paragan.core.errors import DataError
-from paragan.datasets import _split_names
+from paragan.datasets._file_kinds import MASKS
 from paragan.datasets._folder_parts import BOTH_WAYS, PART_NAME, Choice, FolderPart, choose_one, listed, names_in
 from paragan.datasets._image_paths import folder_names, has_paths, path_next_to_folders
-from paragan.datasets._split_names import HELD_OUT, SPLITS, TRAIN, are_words_of, parse_split
+from paragan.datasets._split_names import HELD_OUT, SPLITS, TRAIN, group_splits, parse_split
 
 
 def find_parts(
@@ -38,8 +38,8 @@ def _find_splits(paths: list[bytes], tops: list[FolderPart], name: str, choice: 
     Raises `DataError` if they are splits of several kinds of images and nothing decides between these.
     """
     folders = sorted(names_in(paths, tops, []))
-    groups = _split_names.group_splits(folders)
-    kinds = {kind: splits for kind, splits in groups.items() if not are_words_of(kind, _split_names.MASKS)}
+    groups = group_splits(folders)
+    kinds = {kind: splits for kind, splits in groups.items() if not MASKS.covers(kind)}
     if not any(held_out for _, held_out in kinds.values()):
         return []
     if len(kinds) > 1 and choice is None:

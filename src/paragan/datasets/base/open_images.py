@@ -11,16 +11,17 @@ from pathlib import Path
 from paragan.core.addresses import is_url
 from paragan.core.errors import DataError
 from paragan.core.printable import join_some
-from paragan.datasets import _image_paths, _split_names, _tar_files
+from paragan.datasets import _image_paths, _tar_files
 from paragan.datasets._class_folders import pairs_error
 from paragan.datasets._class_numbers import number_labels
 from paragan.datasets._encoded_images import EncodedImages, ShardImages, describe_empty_classes
+from paragan.datasets._file_kinds import MASKS, describe_kinds
 from paragan.datasets._folder_layout import arrange
 from paragan.datasets._folder_parts import Choice
 from paragan.datasets._image_formats import kind_of_file
 from paragan.datasets._image_paths import ArrangedPaths
 from paragan.datasets._pair_files import kind_of_pairs
-from paragan.datasets._split_names import MASKS, are_words_of, parse_split, splits_of_words, words_of
+from paragan.datasets._split_names import NOT_READ, names_split, parse_split, splits_of_words, words_of
 from paragan.datasets.base.file_readers import FileReader, FolderReader, TarReader
 from paragan.datasets.base.label_files import FileLabels, LabelRow, find_labels, read_label_table
 from paragan.datasets.base.open_reader import check_image_count, is_archive, open_reader, open_tars
@@ -96,7 +97,7 @@ def _tables_to_read(root: Path, paths: list[bytes]) -> list[Path]:
     """Return the Parquet files of a folder, if they are named after splits or there are no images next to them."""
     tables = table_files(root) if root.is_dir() else []
     tables = [table for table in tables if not table.with_suffix(".tar").exists()]  # as img2dataset writes them
-    has_splits = any(_split_names.names_split(os.fsencode(table.stem)) for table in tables)
+    has_splits = any(names_split(os.fsencode(table.stem)) for table in tables)
     return tables if has_splits or not paths else []
 
 
@@ -132,7 +133,7 @@ def _arrange_images(files: FileReader, paths: list[bytes], classes: Choice, labe
         raise pairs_error(files.name, list(map(os.fsencode, arranged.class_names)) or originals[:2])
     notices = [*arranged.notices, *file_labels.notices]
     if classes is None and not arranged.class_names:
-        notices += _split_names.describe_kinds(arranged.paths, files.name)
+        notices += describe_kinds(arranged.paths, files.name)
     if isinstance(files, TarReader) and files.has_several:
         arranged, tar_notices = _of_several_tars(files, arranged, classes)
         notices += tar_notices
@@ -204,7 +205,7 @@ def _split_by_table(files: FileReader, arranged: ArrangedPaths, labels: FileLabe
             said = f"the split {text!r}" if text else "no split"
             raise DataError(f"{labels.where}: {os.fsdecode(path)} has {said}, others have; write train, val or test")
     splits = splits_of_words(words)
-    files.ignored["images of other splits"] = int((splits == _split_names.NOT_READ).sum())
+    files.ignored["images of other splits"] = int((splits == NOT_READ).sum())
     return arranged.in_splits(splits)
 
 
@@ -219,6 +220,6 @@ def _class_folder_warnings(files: FileReader, paths: list[bytes], arranged: Arra
     empty: list[str] = []
     for top in arranged.levels:
         without_images = set(files.folders(top)) - _image_paths.folder_names(paths, top) - classes
-        unused = [name for name in sorted(without_images) if not are_words_of(words_of(name), MASKS)]
+        unused = [name for name in sorted(without_images) if not MASKS.covers(words_of(name))]
         empty += [os.fsdecode(top + name) for name in unused]
     return describe_empty_classes(empty, has_classes=bool(classes))
