@@ -48,7 +48,7 @@ class MnistFiles:
         self._name = name
         self._class_names = class_names
         files = zip(_STEMS, sizes_and_hashes, strict=True)
-        self.remotes = {stem: RemoteFile(f"{url}/{stem}.gz", *size_and_hash) for stem, size_and_hash in files}
+        self._remotes = {stem: RemoteFile(f"{url}/{stem}.gz", *size_and_hash) for stem, size_and_hash in files}
 
     def source(self, options: IdxOptions, split: Literal["train", "held_out"]) -> Source:
         """Return the 60,000 training or the 10,000 test images, (1, size, size).
@@ -59,7 +59,7 @@ class MnistFiles:
         paths = [self._find(options.path, stem) for stem in _SPLIT_STEMS[split]]
         images_NHW = torch.from_numpy(_read_idx(paths[0], num_axes=3))
         labels_N = torch.from_numpy(_read_idx(paths[1], num_axes=1))
-        _check_shapes(images_NHW, labels_N, len(self._class_names), *paths)
+        _check_arrays(images_NHW, labels_N, len(self._class_names), *paths)
         border = (options.size - _SIDE) // 2
         images_N1HW = F.pad(images_NHW, (border,) * 4)[:, None]
         fingerprint = compute_fingerprint(self._name, options.size, *paths)
@@ -68,7 +68,7 @@ class MnistFiles:
     def _find(self, path: str, stem: str) -> Path:
         """Return the gzipped or the plain file in the folder `path`, or download it."""
         if not path:
-            return download(self.remotes[stem], self._name)
+            return download(self._remotes[stem], self._name)
         check_path(path, self._name, fix="pass the folder of the four idx files: data.path=DIR")
         for candidate in (Path(path, f"{stem}.gz"), Path(path, stem)):
             if candidate.is_file():
@@ -76,7 +76,7 @@ class MnistFiles:
         raise DataError(f"data.path: no file {stem}.gz or {stem} in {path!r}; it must contain all four idx files")
 
 
-def _check_shapes(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images_path: Path, labels_path: Path) -> None:
+def _check_arrays(images_NHW: Tensor, labels_N: Tensor, num_classes: int, images_path: Path, labels_path: Path) -> None:
     height, width = images_NHW.shape[1:]
     if (height, width) != (_SIDE, _SIDE):
         raise DataError(f"{images_path}: images are {height}x{width} instead of {_SIDE}x{_SIDE}; check data.path")

@@ -21,9 +21,9 @@ from paragan.engine.remedies import (
 )
 from paragan.engine.signs import History, Sign, lasting, mean_accuracy
 
-# Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the
-# fewer images, the sooner D overfits; with a few thousand, long before G has converged.
-_MANY_IMAGES = 1000
+# Karras et al. 2020, "Training Generative Adversarial Networks with Limited Data", figure 1: the fewer images, the
+# sooner D overfits, with a few thousand long before G has converged. Advice before any sign needs fewer still.
+_FEW_IMAGES = 1000
 Advice = dict[str, Any]
 _NO_SETTING = "No setting is unusual: start from a checkpoint before it, or try other networks or more images"
 
@@ -64,7 +64,7 @@ def advise(
     by dotted key. can_augment: False for pairs, which would lose their conditions, and for what is no image.
     """
     settings = settings or {}
-    is_small = 0 < num_images < _MANY_IMAGES and not settings.get(AUGMENT)
+    is_small = 0 < num_images < _FEW_IMAGES and not settings.get(AUGMENT)
     advice = [_few_images(num_images, settings, can_augment)] if is_small else []
     for rule in RULES:
         if (value := rule.sign(history)) is None:
@@ -142,7 +142,7 @@ RULES = (
         sign=lasting(
             (*_ACCURACIES, "d/saturation"),
             lambda real, fake, saturation: (real + fake) / 2 < signs.UNDECIDED and saturation < signs.CERTAIN,
-            count=16,  # D of a good run is there for 10 kimg, four measurements, before the score has improved
+            count=16,  # four times as long as in good runs: 10 kimg, four measurements, before the score improves
             value=mean_accuracy,
             needs_bad=True,
         ),

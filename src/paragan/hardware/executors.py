@@ -16,7 +16,7 @@ from paragan.core.tree import map_tensors
 from paragan.layers.update_once import update_once_layers
 
 Call = Callable[..., Any]
-BACKEND = "inductor"
+BACKEND = "inductor"  # tests use backends that generate no code
 _numbers = itertools.count()
 
 
@@ -65,6 +65,7 @@ class CompiledModule:
     def __init__(self, module: nn.Module, recorded: bool = False) -> None:
         self._module = module
         self._recorded = recorded
+        # one for all: a player's weights are frozen together
         self._weight = next((w for w in module.parameters() if w.requires_grad), None)
         self._programs: dict[tuple[bool, bool], Call] = {}
         for layer in update_once_layers(module):

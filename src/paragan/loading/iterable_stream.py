@@ -25,7 +25,7 @@ class IterableStream(BatchStream):
 
     def __init__(self, source: StreamedSource, batch: int, device: torch.device, share: Share) -> None:
         super().__init__(source, batch_rows(batch, share), device)
-        self._streamed = source
+        self._streamed = source  # `self.source`, with its type
         self._restart()
 
     def _restart(self) -> None:
@@ -37,7 +37,7 @@ class IterableStream(BatchStream):
             self._restart()
         rows: list[tuple[str, Any]] = []
         while self._at <= self.position:
-            self._at += 1
+            self._at += 1  # a resumed run skips those before
             rows = list(itertools.islice(self._samples, self.rows.total))
         rows = rows[self.rows.window]
         tensors = self._streamed.stacked([sample for _, sample in rows])

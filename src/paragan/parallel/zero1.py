@@ -25,7 +25,7 @@ _AT_ONCE = 1 << 25  # elements per exchange, to bound its buffer
 class Strategy(ddp.Strategy):
     """ZeRO stage 1: DistributedDataParallel with sharded optimiser state."""
 
-    sharded_copies = 3
+    sharded_copies = 3  # two moments of Adam, and the average
 
     def exchanges(self, weight_bytes: int, is_opponent: bool = False) -> tuple[RankExchange, ...]:
         if is_opponent:

@@ -39,9 +39,9 @@ def write_files(sampler: Sampler, request: SampleRequest, update: Update) -> Pat
     if request.out.suffix == ".npz":
         _write_array(sampler, request, num, list(groups.values()), lambda done: update(done, total))
         return request.out
-    options = _options(request) | {"classes": request.classes, "by_class": request.by_class}
-    options |= {"format": request.file_format, "standing_stats": request.standing_stats}
-    prepare_output_folder(request.out, _RECORD, sampler, options)
+    recorded = _sampling_arguments(request) | {"classes": request.classes, "by_class": request.by_class}
+    recorded |= {"format": request.file_format, "standing_stats": request.standing_stats}
+    prepare_output_folder(request.out, _RECORD, sampler, recorded)
     for number, (folder, labels) in enumerate(groups.items()):
         place = create_subfolder(request.out, folder) if folder else request.out
         for done in _write_images(sampler, request, num, labels, place):
@@ -64,7 +64,7 @@ def _groups(sampler: Sampler, request: SampleRequest) -> dict[str, Labels]:
     return {name if is_unique else f"{number}-{name}": [number] for number, name in names.items()}
 
 
-def _options(request: SampleRequest) -> dict[str, Any]:
+def _sampling_arguments(request: SampleRequest) -> dict[str, Any]:
     return {"seed": request.seed, "truncation": request.truncation, "mode": request.mode, "steps": request.steps}
 
 
@@ -73,7 +73,7 @@ def _write_images(sampler: Sampler, request: SampleRequest, num: int, labels: La
     names = [f"{row:06}.{request.file_format}" for row in range(num)]  # the same for any number
     present = set(os.listdir(folder))
     is_missing = [name not in present for name in names]
-    for first, images in sampler.blocks(num, labels, **_options(request), is_wanted=is_missing):
+    for first, images in sampler.blocks(num, labels, **_sampling_arguments(request), is_wanted=is_missing):
         for row, image in enumerate(images, start=first):
             if is_missing[row]:
                 content = io.BytesIO()
@@ -87,11 +87,11 @@ def _write_array(
 ) -> None:
     assert request.out is not None
     channels, height, width = sampler.info.shape
-    labels: list[int] = []
+    labels: list[int] = []  # filled while the rows are written
 
     def rows() -> Iterator[NDArray[np.uint8]]:
         for number, group in enumerate(groups):
-            for first, images in sampler.blocks(num, group, **_options(request)):
+            for first, images in sampler.blocks(num, group, **_sampling_arguments(request)):
                 labels.extend(images.labels or ())
                 yield images.to_bytes().permute(0, 2, 3, 1).numpy()
                 update(number * num + first + len(images))

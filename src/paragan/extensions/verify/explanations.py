@@ -62,10 +62,11 @@ def explain_micro_batches(subject: VerifiedNetworks, traits: Traits, side: Side)
 
 
 def explain_sharding(traits: Traits, law: LawResult, strategy: str) -> str:
-    """Return why a sharded strategy failed (a weight used while its block is sharded), or ""."""
-    is_sharded = Capability.WHOLE_WEIGHTS not in make_strategy(strategy).capabilities
+    """Return why a sharded strategy failed (a weight used while its block is sharded), to be appended, or ""."""
+    if law.result != "FAILED" or Capability.WHOLE_WEIGHTS in make_strategy(strategy).capabilities:
+        return ""
     for side, net_traits in traits.items():
-        if net_traits.used_outside and law.result == "FAILED" and is_sharded:
+        if net_traits.used_outside:
             weight, block = net_traits.used_outside[0]
             return (
                 f"; {NAMES[side]}: {weight} is used outside the forward of its block {block}, "
@@ -78,7 +79,8 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
     """Return why `build` would refuse the penalties or the balancer under this strategy, or ""."""
     holder = make_strategy(name).holder
     balancer = () if subject.game.balancer is None else subject.game.balancer.needs
-    return missing(holder, (*balancer, *term_needs(subject.penalties, frozenset(), "")))
+    penalties = term_needs(subject.penalties, loss=frozenset(), name="")  # every strategy runs the loss
+    return missing(holder, (*balancer, *penalties))
 
 
 def unsupported_network(subject: VerifiedNetworks, name: str, num_ranks: int) -> str:

@@ -41,10 +41,10 @@ class RemotePopulation(Population):
         scalars = {}
         for result in results:
             profile.add(result["profile"])
-            for number, record, clock, values in result["cells"]:
+            for number, record, clock, values in result["cells"]:  # as `Worker` sends them
                 self._records[number] = record
                 scalars[number] = {name: torch.tensor(value) for name, value in values.items()}
-                if number == 0:
+                if number == 0:  # the record's steps are those of cell 0
                     self.clock.step, self.clock.images = clock
         return profile, scalars
 
