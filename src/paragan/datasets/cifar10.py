@@ -24,9 +24,8 @@ from paragan.storage.download import RemoteFile, download
 
 _CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _SIDE = 32
-_IMAGES_PER_FILE = 10_000
+_FILE_ROWS = 10_000
 _ROW = 1 + 3 * _SIDE * _SIDE  # bytes: the label, then the red, green and blue planes
-_FILE_BYTES = _ROW * _IMAGES_PER_FILE
 _HELD_OUT = 1 / 10
 _MAX_JPEG_BYTES = 1 << 16
 _MAX_BYTES = 256 << 20  # unpacked; the official archive has 184 million
@@ -103,7 +102,7 @@ def _read_binary(path: Path, split: str) -> tuple[Tensor, Tensor]:
     if path.suffix == ".bin":
         files = {name: _read_batch_file(path.with_name(name)) for name in names}
     else:
-        members = _tar_files.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _FILE_BYTES)
+        members = _tar_files.read_members(path, lambda name: Path(name).name in names, _MAX_BYTES, _ROW * _FILE_ROWS)
         files = {Path(name).name: data for name, data in members}
     rows = [_parse_rows(files.get(name, b""), f"{place}: {name}") for name in names]
     rows_NX = torch.from_numpy(np.concatenate(rows))
@@ -114,12 +113,12 @@ def _read_batch_file(path: Path) -> bytes:
     if not path.is_file():
         raise DataError(f"{path}: no such file; all six .bin files of CIFAR-10 must be in one folder")
     with path.open("rb") as stream:
-        return stream.read(_FILE_BYTES + 1)  # one more, so that a longer file is noticed
+        return stream.read(_ROW * _FILE_ROWS + 1)  # one more, so that a longer file is noticed
 
 
 def _parse_rows(data: bytes, where: str) -> np.ndarray:
-    if len(data) != _FILE_BYTES:
-        problem = f"{len(data):,} bytes instead of {_FILE_BYTES:,}" if data else "no data"
+    if len(data) != _ROW * _FILE_ROWS:
+        problem = f"{len(data):,} bytes instead of {_ROW * _FILE_ROWS:,}" if data else "no data"
         raise DataError(f"{where}: {problem} (10,000 images); download {_BINARY} again")
     rows = np.frombuffer(data, np.uint8).reshape(-1, _ROW)
     if (highest := rows[:, 0].max()) >= len(_CLASS_NAMES):

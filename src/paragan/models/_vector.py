@@ -96,8 +96,7 @@ def vector_norm(inputs: int, wrap: Wrap) -> Norm:
 def latent_per_block(latent: int | None, num_blocks: int, each: int) -> int:
     """Return the length of the part of z for each block of a generator and for its first map.
 
-    latent: length of z; None: all parts have length `each`. Raises `ConfigError` if `latent` cannot be divided
-    into equal parts.
+    latent: length of z; None: all parts have length `each`. Raises `ConfigError` if no equal parts are possible.
     """
     length = latent or each * (num_blocks + 1)
     if length % (num_blocks + 1):

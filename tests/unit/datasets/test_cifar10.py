@@ -42,7 +42,7 @@ def jpeg(pixels):
 @pytest.fixture
 def small(monkeypatch):
     """Binary files of four images instead of 10,000."""
-    monkeypatch.setattr(cifar10, "_BATCH", 4)
+    monkeypatch.setattr(cifar10, "_FILE_ROWS", 4)
     rows = {name: np.random.default_rng(n).integers(0, 10, (4, 3073), np.uint8) for n, name in enumerate(FILES)}
     for array in rows.values():
         array[:, 1025:2049] += 100  # the green plane

@@ -79,8 +79,7 @@ def unsupported_penalty(subject: VerifiedNetworks, name: str) -> str:
     """Return why `build` would refuse the penalties or the balancer under this strategy, or ""."""
     holder = make_strategy(name).holder
     balancer = () if subject.game.balancer is None else subject.game.balancer.needs
-    penalties = term_needs(subject.penalties, loss=frozenset(), name="")  # every strategy runs the loss
-    return missing(holder, (*balancer, *penalties))
+    return missing(holder, (*balancer, *term_needs(subject.penalties, loss=frozenset(), name="")))
 
 
 def unsupported_network(subject: VerifiedNetworks, name: str, num_ranks: int) -> str:
