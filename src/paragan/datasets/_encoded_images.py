@@ -29,9 +29,8 @@ class EncodedImages(ABC):
 
     labels: int32 (N,), or None. num_train: number of training images, which come first; None: the
     split follows from `split_hashes`, uint32 (N,). notices: warnings, a line each. ignored: number of
-    files that are not read, by kind: `.jfif`, or words such as "images of other splits". has_label_file: labels are
-    not in the names of images, so the fingerprint also needs them. noun: of the samples, in messages. Several threads
-    may read at the same time.
+    files that are not read, by kind: `.jfif`, or "images of other splits". has_label_file: labels are not in names, so
+    the fingerprint needs them, too. noun: of the samples, in messages. Several threads may read at the same time.
     """
 
     labels: NDArray[np.int32] | None = None
@@ -168,9 +167,13 @@ class SelectedImages(EncodedImages):
         self.notices = (*notices, *images.notices, *describe_empty_classes(dropped))
 
     def are_held_out(self, share: float) -> NDArray[np.bool_]:
-        """Return which images are held out: those that were among all images, unless a split were empty then."""
+        """Return which images are held out: those that were among all images, unless a split lacked images then."""
         is_held_out = self._images.are_held_out(share)[self._rows]
-        return super().are_held_out(share) if is_held_out.all() or not is_held_out.any() else is_held_out
+        # of each class where every class is needed, or else of all
+        labels = self.labels if self.needs_every_class and self.labels is not None else np.zeros(len(self), int)
+        num_held_out = np.bincount(labels, is_held_out)
+        is_complete = ((num_held_out > 0) & (num_held_out < np.bincount(labels))).all()
+        return is_held_out if is_complete else super().are_held_out(share)
 
     def read(self, rows: Sequence[int]) -> list[bytes]:
         return self._images.read(self._rows[list(rows)].tolist())

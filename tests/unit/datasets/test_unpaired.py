@@ -34,6 +34,21 @@ def test_both_splits_have_images_of_a_small_kind(tmp_path, names, count):
     assert all(parts) and parts[0] | parts[1] == set(range(count)) and not parts[0] & parts[1]
 
 
+@pytest.mark.parametrize("damaged", ["A", "B", "AB"])
+def test_both_splits_have_images_of_a_kind_whose_held_out_images_are_damaged(tmp_path, monkeypatch, damaged):
+    monkeypatch.setenv("PARAGAN_CACHE", str(tmp_path / "cache"))
+    root = tmp_path / "data"
+    write(root, "A", range(4))
+    write(root, "B", range(100, 104))
+    for level in (*levels(root, "held_out")[0], *levels(root, "held_out")[1]):
+        file = root / "AB"[level >= 100] / f"{level % 100}.png"
+        if file.parent.name in damaged:
+            file.write_text("no image")
+    train, held_out = (levels(root, split, damaged="skip") for split in ("train", "held_out"))
+    assert len(train[0] | held_out[0]) == len(train[0]) + len(held_out[0]) == 3 + ("A" not in damaged)
+    assert held_out[0] and held_out[1] and not train[1] & held_out[1]
+
+
 LAYOUTS = {
     "trainA": ("trainA", "trainB", "testA", "testB"),
     "train/A": ("train/A", "train/B", "test/A", "test/B"),

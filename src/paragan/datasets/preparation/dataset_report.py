@@ -30,9 +30,8 @@ class DatasetReport:
     not_square: number of such images. not_halves: images that are not twice as wide as high, as pairs are.
     kinds: number of images by kind: colour, grey, alpha, 16-bit. formats: by format. ranges: lowest and highest
     value by depth (`8-bit`). range: what becomes dark and bright, if that should be set; condition_range: of the
-    condition of pairs. is_grey: all have one band.
-    ignored: number of files that are not read, by kind. damaged: a message each.
-    duplicates: an image and the first that equals it.
+    condition of pairs. is_grey: all have one band. ignored: number of files that are not read, by kind. damaged: a
+    message each. duplicates: an image and the first that equals it.
 
     classes: number of images by class. trained: number of training images by class. has_scored_classes: a class has
     training and held-out images, without which a run is refused unless labels are off. splits: number of images.
