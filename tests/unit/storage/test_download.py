@@ -124,5 +124,5 @@ def test_data_set_is_read_from_the_cache(cache, monkeypatch, data_root):
         (cache / "mnist" / path.name).write_bytes(path.read_bytes())
     sizes = {path.stem: path.stat().st_size for path in (cache / "mnist").iterdir()}
     remotes = {stem: RemoteFile(f"http://127.0.0.1:9/{stem}.gz", size, "") for stem, size in sizes.items()}
-    monkeypatch.setattr(mnist._FILES, "remotes", remotes)
+    monkeypatch.setattr(mnist._FILES, "_remotes", remotes)
     assert len(mnist.source(mnist.Options(), "held_out")) == 10_000
