@@ -20,14 +20,13 @@ _SIGNATURES = {"g": "model_fn(latent_var, y)", "d": "model_fn(x, y)"}
 class Estimator:
     """A generator and a discriminator from memory, trained together (the ParaGAN poster, figure 5).
 
-    g: an object with `model_fn(latent_var, y)`, which returns images in [-1, 1]. d: one with
-    `model_fn(x, y)`, which returns (output, out_logit): losses read out_logit, one for each image
-    or a map of them; output is ignored. latent_var is (B, latent); y is (B,) of classes, or None.
-    The objects hold networks in attributes, or are `torch.nn.Module`s themselves; a module without
-    `model_fn` is called, D may then return the logits alone, and a `forward` of one argument
-    receives no y. The length of latent_var and the number of classes (0: y is None) are `g.latent`
-    and `g.num_classes`; if g has none, those of `model.latent` and `model.conditional` in the
-    config, and the data.
+    g: an object with `model_fn(latent_var, y)`, which returns images in [-1, 1]. d: one with `model_fn(x, y)`, which
+    returns (output, out_logit): losses read out_logit, one for each image or a map of them; output is ignored.
+    latent_var is (B, latent); y is (B,) of classes, or None. The objects hold networks in attributes, or are
+    `torch.nn.Module`s themselves; a module without `model_fn` is called, D may then return the logits alone, and a
+    `forward` of one argument receives no y. The length of latent_var and the number of classes (0: y is None) are
+    `g.latent` and `g.num_classes`; if g has none, those of `model.latent` and `model.conditional` in the config, and
+    the data.
 
     Training starts from their weights at the first step (on several ranks: those of rank 0) and
     works on copies: g and d are unchanged. Raises `ConfigError` for invalid objects.

@@ -119,10 +119,9 @@ class _Discriminator(nn.Module):
         self, x_BCHW: Tensor, y_B: Tensor | None = None, condition: Tensor | None = None
     ) -> DiscriminatorOutput:
         output = _call(self.net, x_BCHW, y_B if self.labelled else None, self.takes_labels)
-        if isinstance(output, (DiscriminatorOutput, Mapping, list)):
+        is_logits = isinstance(output, Tensor) and self.returns_logits
+        if is_logits or isinstance(output, DiscriminatorOutput | Mapping | list):
             return DiscriminatorOutput.of(output)
-        if isinstance(output, Tensor) and self.returns_logits:
-            return DiscriminatorOutput(output)
         if not isinstance(output, tuple) or len(output) != 2:
             returned = f"{len(output)} values" if isinstance(output, tuple) else f"a {type(output).__name__}"
             raise ConfigError(f"Estimator: {class_name(self.net)} returned {returned}; return (output, out_logit)")

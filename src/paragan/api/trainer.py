@@ -228,13 +228,12 @@ class TensorRun(Run):
         turn. Raises `ConfigError`.
         """
         trainer = self.trainer
-        names = trainer.generator_arguments
         prior = Prior(
             seed=trainer.config.seed if seed is None else seed,
-            latent=self.generator.latent if LATENT in names else 0,  # type: ignore[arg-type]
+            latent=self.generator.latent if LATENT in trainer.generator_arguments else 0,  # type: ignore[arg-type]
             dtype=trainer.dtype,
             discriminator_arguments=trainer.discriminator_arguments,
-            generator_arguments=names,
+            generator_arguments=trainer.generator_arguments,
         )
         source = trainer.source if trainer.held_out is None else trainer.held_out
         return sample_tensors(self.generator, prior, source, n, labels, trainer.config.evaluation.sampling)

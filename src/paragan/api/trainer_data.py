@@ -1,6 +1,7 @@
 """Data of `paragan.Trainer` as a source: tensors, tables, data sets, loaders, iterables."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from os import PathLike
 from typing import Any
@@ -22,6 +23,9 @@ def source_of(data: Any, form: SampleForm, sample: str | None) -> Source:
     name = form.argument
     if isinstance(data, Source):
         _check_format(data, form)
+        if data.argument != name:
+            data = copy(data)  # it may be the training data, too
+            data.argument = name
         return data
     if isinstance(data, str | PathLike):
         raise ConfigError(f"{name} is a path; train on files with pg.train('own', {{'data.path': {str(data)!r}}})")
@@ -73,9 +77,8 @@ def _check_format(source: Source, form: SampleForm) -> None:
 
 def _of_loader(loader: DataLoader[Any], form: SampleForm) -> Source:
     """Return the data set of a loader, which its workers read in the order of the run."""
-    name = form.argument
     if loader.batch_size is None and loader.batch_sampler is None:
-        raise ConfigError(f"{name} is a DataLoader without batches (batch_size=None); pass its dataset")
+        raise ConfigError(f"{form.argument} is a DataLoader without batches (batch_size=None); pass its dataset")
     collate = None if loader.collate_fn is default_collate else loader.collate_fn
     source = source_of(loader.dataset, replace(form, collate=collate), None)
     used, unused = "dataset and collate_fn", "num_workers (a stream is read by this process), sampler"
@@ -83,7 +86,7 @@ def _of_loader(loader: DataLoader[Any], form: SampleForm) -> Source:
         source.use_processes(loader.num_workers, loader.worker_init_fn)
         used, unused = f"dataset, collate_fn and num_workers ({loader.num_workers})", "sampler"
     source.notices += (
-        f"{name}: the run uses {used} of the DataLoader, and ignores its {unused}, shuffle and batch_size: "
+        f"{form.argument}: the run uses {used} of the DataLoader, and ignores its {unused}, shuffle and batch_size: "
         "seed decides the order, and train.batch the batch size",
     )
     return source

@@ -165,6 +165,18 @@ def test_held_out_samples_that_are_not_finite_are_named_and_no_divergence(tmp_pa
         pg.Trainer(G(), D(), Rows(0.0), held_out=Rows(torch.nan), settings=SETTINGS, out=tmp_path).run()
 
 
+@pytest.mark.parametrize("held_out", [Files(), SubsetSource(Files(), np.arange(ROWS))], ids=["source", "subset"])
+def test_held_out_source_that_is_not_finite_is_named_held_out(tmp_path, held_out):
+    with pytest.raises(DataError, match=r"^held_out: x of .*table\.csv, line 25 is not finite"):
+        pg.Trainer(G(), D(), Rows(0.0), held_out=held_out, settings=SETTINGS, out=tmp_path).run()
+
+
+def test_a_source_of_both_splits_has_the_name_of_each(tmp_path):
+    source = Files()
+    both = pg.Trainer(G(), D(), source, held_out=source, settings=SETTINGS, out=tmp_path)
+    assert (both.source.argument, both.held_out.argument, source.argument) == ("data", "held_out", "data")
+
+
 @pytest.mark.parametrize("depth", [0, 3])
 def test_threads_that_read_ahead_name_the_sample(depth):
     loader = Loader(Files(), 4, 0, CPU)
