@@ -1,4 +1,4 @@
-"""Whether a discriminator can return any real number as a logit, for a notice of a trial."""
+"""Whether a discriminator can return any real number as a logit, and have any slope, for notices of a trial."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,6 +19,7 @@ _REACH = 4.0  # of most losses, which are flat farther from 0: there, a clamp or
 _FARTHEST = 20.0  # reach of losses that always gain by larger logits (Wasserstein); farther ones are of the nudge
 _SURE = 8.0  # logit of which D is sure for all other losses
 _GAIN = 0.05  # gradient there, from which a loss gains by larger logits
+_STEEPER = 1.5  # of slopes at twice the weights: at least 2 without a norm, 1 with spectral norm in every layer
 _LOGITS = "and the losses take logits, any real numbers"
 _NARROWEST = 0.1  # change of a logit by the nudge, below which nothing is known of it
 
@@ -39,6 +40,36 @@ def notice_bounded_logits(
     for name, (low, high) in ranges.items():
         text = f"its values are {_range_text(low, high)} for any weights; leave it out"
         notice(f"{call_of(name)} ends in {_functions(low, high)}, {_LOGITS}: {text}")
+
+
+def notice_steep_logits(net: nn.Module, inputs: Sequence[Tensor | None], call: str, loss: Loss) -> None:
+    """Warn of a D whose slopes only its weights limit, under a loss that always gains by steeper ones (Wasserstein).
+
+    Twice the weights leave the slopes of a network with spectral norm unchanged. call: of D, for the message; a D with
+    penalties needs no call of this. Doubles the weights of `net`.
+    """
+    if _reach_of(loss) != _FARTHEST:
+        return
+    with suppress(*REFUSALS):
+        before = _slope(net, inputs)
+        with torch.no_grad():
+            for weight in net.parameters():
+                weight.mul_(2 if weight.dim() > 1 else 1)  # larger biases move the kinks of slopes
+        if _slope(net, inputs) > _STEEPER * before:
+            notice(
+                f"{call} can have any slope, and the loss gains by every steeper one, so that training usually "
+                "diverges: add the penalty gradient_penalty, or spectral norm to all layers of D"
+            )
+
+
+def _slope(net: nn.Module, inputs: Sequence[Tensor | None]) -> float:
+    """Return the norm of the gradient of D's logits with respect to its first input."""
+    first, *conditions = inputs
+    assert first is not None
+    leaf = first.clone().requires_grad_()
+    output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
+    logits = torch.cat([member.logits_B for member in output.by_name.values()])
+    return float(torch.autograd.grad(logits.sum(), leaf)[0].norm())
 
 
 def _reach_of(loss: Loss) -> float | None:

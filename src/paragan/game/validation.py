@@ -17,7 +17,7 @@ from paragan.core.printable import counted
 from paragan.core.source import Source
 from paragan.core.tensor_game import LATENT
 from paragan.core.types import Batch, Rows, Side, TurnInputs, present_tensors
-from paragan.game.bounded_logits import notice_bounded_logits
+from paragan.game.bounded_logits import notice_bounded_logits, notice_steep_logits
 from paragan.game.gan import GAN
 from paragan.game.gradient_flow import (
     check_trainable_output,
@@ -154,6 +154,8 @@ class _Trial:
         on_fakes = (fake.detach(), *feed.fake_conditions)
         notice_flat_logits(self.nets[Side.D], on_fakes, flat, self._call_of)
         notice_equal_logits(self.nets[Side.D], on_fakes, self._call_of)
+        if not self.game.d_penalties:
+            notice_steep_logits(self.nets[Side.D], on_fakes, self.calls[Side.D], self.game.loss)
         names = self.game.prior.generator_arguments or ("z", "y", "condition")
         notice_ignored_inputs(self.nets[Side.G], dict(zip(names, feed.fake_inputs, strict=False)), self.calls[Side.G])
 

@@ -11,7 +11,8 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.outputs import DiscriminatorOutput
-from paragan.game.bounded_logits import bounded_ranges, notice_bounded_logits
+from paragan.game.bounded_logits import bounded_ranges, notice_bounded_logits, notice_steep_logits
+from paragan.layers.spectral_norm import spectral_norm
 
 INPUTS = torch.linspace(-1, 1, 8).view(4, 2)
 
@@ -233,3 +234,31 @@ def test_products_that_few_draws_move_to_one_side_are_not_noticed(earlier):
     d.earlier = nn.ParameterList([torch.zeros(1)] * earlier)
     d.values, d.gates = values, gates
     assert bounded_ranges(d, lambda: DiscriminatorOutput.of(d(INPUTS[:1]))) == {}
+
+
+def steep(d, loss):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        notice_steep_logits(d, (INPUTS,), "D(x)", loss)
+    return len(caught)
+
+
+def layers_of_d(norm=lambda layer: layer):
+    width = INPUTS.shape[1]
+    return nn.Sequential(norm(nn.Linear(width, 8)), nn.LeakyReLU(0.2), norm(nn.Linear(8, 1)), nn.Flatten(0))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_only_wasserstein_warns_of_a_d_whose_slopes_nothing_limits(loss):
+    assert steep(layers_of_d(), LOSSES[loss]) == (loss == "wasserstein")
+
+
+@pytest.mark.parametrize("norm", [spectral_norm, nn.utils.parametrizations.spectral_norm, nn.utils.spectral_norm])
+def test_spectral_norm_in_all_layers_limits_the_slopes(norm):
+    assert steep(layers_of_d(norm), pg.wasserstein_loss) == 0
+
+
+@pytest.mark.parametrize("norm", [nn.utils.parametrizations.weight_norm, lambda x: nn.Sequential(x, nn.LayerNorm(8))])
+def test_other_norms_limit_no_slopes(norm):
+    d = nn.Sequential(norm(nn.Linear(INPUTS.shape[1], 8)), nn.Linear(8, 1), nn.Flatten(0))
+    assert steep(d, pg.wasserstein_loss) == 1
