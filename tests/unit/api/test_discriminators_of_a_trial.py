@@ -114,3 +114,15 @@ def test_a_warning_of_a_run_in_python_is_a_line_without_the_code_that_raised_it(
     line, other = texts
     assert line.startswith("warning: discriminator: forward(x) ends in a tanh") and line.count("\n") == 1
     assert "UserWarning: of the program" in other
+
+
+@pytest.mark.parametrize(
+    ("penalties", "norm", "number"),
+    [([], None, 1), (["gradient_penalty"], None, 0), ([], nn.utils.parametrizations.spectral_norm, 0)],
+)
+def test_a_wasserstein_d_whose_slopes_nothing_limits_is_noticed(tmp_path, penalties, norm, number):
+    d = D()
+    for layer in [module for module in d.modules() if isinstance(module, nn.Linear) and norm is not None]:
+        norm(layer)
+    lines = lines_of(tmp_path, G(), d, loss__name="wasserstein", penalties=penalties)
+    assert len([line for line in lines if "can have any slope" in line]) == number
