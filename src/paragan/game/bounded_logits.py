@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from paragan.core.outputs import DiscriminatorOutput
-from paragan.core.protocols import Loss
+from paragan.core.protocols import Loss, Penalty
 from paragan.core.rng import seed_torch
 from paragan.game.gradient_flow import REFUSALS, notice
 from paragan.game.network import CalledNetwork
@@ -42,13 +42,15 @@ def notice_bounded_logits(
         notice(f"{call_of(name)} ends in {_functions(low, high)}, {_LOGITS}: {text}")
 
 
-def notice_steep_logits(net: nn.Module, inputs: Sequence[Tensor | None], call: str, loss: Loss) -> None:
+def notice_steep_logits(
+    net: nn.Module, inputs: Sequence[Tensor | None], call: str, loss: Loss, penalties: Sequence[Penalty] = ()
+) -> None:
     """Warn of a D whose slopes only its weights limit, under a loss that always gains by steeper ones (Wasserstein).
 
-    Twice the weights leave the slopes of a network with spectral norm unchanged. call: of D, for the message; a D with
-    penalties needs no call of this. Doubles the weights of `net`.
+    Twice the weights leave the slopes of a network with spectral norm unchanged. call: of D, for the message.
+    penalties: of D, any of which may limit them. Doubles the weights of `net`.
     """
-    if _reach_of(loss) != _FARTHEST:
+    if penalties or _reach_of(loss) != _FARTHEST:
         return
     with suppress(*REFUSALS):
         before = _slope(net, inputs)

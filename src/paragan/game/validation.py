@@ -154,8 +154,7 @@ class _Trial:
         on_fakes = (fake.detach(), *feed.fake_conditions)
         notice_flat_logits(self.nets[Side.D], on_fakes, flat, self._call_of)
         notice_equal_logits(self.nets[Side.D], on_fakes, self._call_of)
-        if not self.game.d_penalties:
-            notice_steep_logits(self.nets[Side.D], on_fakes, self.calls[Side.D], self.game.loss)
+        notice_steep_logits(self.nets[Side.D], on_fakes, self.calls[Side.D], self.game.loss, self.game.d_penalties)
         names = self.game.prior.generator_arguments or ("z", "y", "condition")
         notice_ignored_inputs(self.nets[Side.G], dict(zip(names, feed.fake_inputs, strict=False)), self.calls[Side.G])
 
@@ -228,8 +227,7 @@ class _Trial:
             if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 notice(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
-                    f"{feed.sample_name!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it "
-                    "out"
+                    f"{feed.sample_name!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it out"
                 )
 
     def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
