@@ -227,7 +227,7 @@ class _Trial:
             if _ends_in(fake, function) and not lowest - 0.01 <= low <= high <= highest + 0.01:
                 notice(
                     f"{self.calls[Side.G]} ends in a {function.lower()}, in ({lowest}, {highest}), and "
-                    f"{feed.sample_name!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or leave it out"
+                    f"{feed.sample_name!r} is from {low:.3g} to {high:.3g}: scale the data to that range, or remove it"
                 )
 
     def _notice_hidden_state(self, side: Side, inputs: tuple[Tensor | None, ...]) -> None:
