@@ -121,7 +121,7 @@ class Scheme(ABC):
 
     @property
     def has_threads(self) -> bool:
-        """Whether players train in threads of one process, in which collectives would have no order."""
+        """Whether players that share a process train in threads of it, in which collectives would have no order."""
         return False
 
     @property

@@ -85,7 +85,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
         self.options = options
 
     def roles(self, world: World, timeout_s: float) -> Roles:
-        counts = self._counts(world.size)
+        counts = self._counts(world.size)  # also in one process: wrong names of players are refused
         if world.size == 1:
             self._roles = colocated_roles(world, timeout_s)
         else:
@@ -115,7 +115,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
 
     @property
     def is_repeatable(self) -> bool:
-        return True  # by the recorded order of updates
+        return True  # in the recorded order, by the option `order`
 
     def follows_order(self, num_ranks: int) -> bool:
         return not self.options.takes_turns
@@ -123,12 +123,12 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
     def can_end_at(
         self, num_steps: int, used: Mapping[Side, Sequence[Sequence[int]]], d_updates: int, d_version: int
     ) -> bool:
-        num_updates = {Side.G: num_steps, Side.D: d_updates * num_steps}
-        # G has used versions of D, numbers of its updates; D has used deliveries of fakes, by their number
-        newest_used = {side: max(max(rank[: num_updates[side]]) for rank in used[side]) for side in Side}
-        num_deliveries = num_steps if self.options.reuse else d_updates * num_steps
-        is_d_there = newest_used[Side.G] <= d_version + d_updates * num_steps
-        return is_d_there and newest_used[Side.D] <= num_deliveries
+        num_d_updates = d_updates * num_steps
+        # G has used versions of D, which go on from session to session; D deliveries of fakes, which begin at 1 in each
+        newest_version = max(max(of_rank[:num_steps]) for of_rank in used[Side.G])
+        newest_delivery = max(max(of_rank[:num_d_updates]) for of_rank in used[Side.D])
+        num_deliveries = num_steps if self.options.reuse else num_d_updates
+        return newest_version <= d_version + num_d_updates and newest_delivery <= num_deliveries
 
     @property
     def has_threads(self) -> bool:
@@ -180,7 +180,7 @@ class Scheme(ConcurrentScheme[ThreadStep | RankStep | TurnStep]):
             if getattr(self.options, name) != getattr(_DEFAULTS, name):
                 raise ConfigError(
                     f"scheme.{name} does not apply to players that take turns (scheme.staleness=0 with "
-                    f"scheme.reuse=false); leave it out, or pass scheme.reuse=true"
+                    f"scheme.reuse=false); leave it out, or change one of these"
                 )
 
     @property
