@@ -50,6 +50,7 @@ def _strategies():
 
 
 HOLDERS = [value for value in vars(capabilities).values() if isinstance(value, Holder)]
+HOLDERS += capabilities.EXECUTORS.values()
 TABLE = [*HOLDERS, *(one.holder for one in _schemes()), *(one.holder for one in _strategies())]
 
 

@@ -229,7 +229,7 @@ def test_labels_that_are_left_out_reach_no_network_but_the_judge(dataset):
     name, settings = dataset
     words = [f"data.name={name}", *(f"data.{key}={json.dumps(value)}" for key, value in settings.items())]
     labelled, hidden = (build.open_data(read_recipe("digits", [*words, *more])) for more in ([], ["data.labels=false"]))
-    assert hidden.num_classes == 0 and hidden.has_pairs == labelled.has_pairs
+    assert hidden.num_classes == 0 and hidden.train.has_pairs == labelled.train.has_pairs
     for there, left, scored in zip(
         (labelled.train, labelled.held_out), (hidden.train, hidden.held_out), hidden.scored, strict=True
     ):

@@ -61,7 +61,7 @@ def test_plan_compares_its_options(monkeypatch):
     monkeypatch.setattr(candidates, "_allows", lambda source, game, settings: False)
     source = candidates.PlanSource(config(), None, None)
     game = SimpleNamespace(g_penalties=(), d_penalties=(), loss=SimpleNamespace(compares=True))
-    assert list(candidates.candidates(source, game, 4, "ddp"))[:2] == [
+    assert list(candidates.candidates(source, game, 4, None))[:2] == [
         ("as configured", {}),
         ("D every 4 steps", {"scheme.every": 4}),
     ]

@@ -86,7 +86,8 @@ class AudioSegments(Segments):
         super().__init__(options, is_random=split == "train")
         images = _list_files(options)
         self.rows = images.rows(split, options.held_out).tolist()
-        settings = {name: value for name, value in vars(options).items() if name != "path"}
+        # files have no classes, so that `labels` changes nothing
+        settings = {name: value for name, value in vars(options).items() if name not in ("path", "labels")}
         self.fingerprint = images.fingerprint(np.array(self.rows), str(settings))
         self.notices = images.notices
         self._images = images

@@ -129,7 +129,7 @@ def test_worker_that_joins_later_gets_cells(begun, tmp_path):
 
 
 def test_cells_move_to_faster_workers(begun, tmp_path):
-    grid = begun("grid.batches=4", workers=2, hooks={1: lambda: time.sleep(0.06)})
+    grid = begun("grid.batches=4", workers=2, hooks={1: lambda: time.sleep(0.2)})
     grid.evolve(5)
     assert any("with 3, 1 cells" in text for text in grid.said)
     assert grid.genomes() == alone(tmp_path / "alone", 5, "grid.batches=4")

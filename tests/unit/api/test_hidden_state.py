@@ -210,7 +210,7 @@ def test_state_of_a_loss_is_warned_of_by_name(tmp_path):
         turns[0] += 1
         return -fake * min(1, turns[0] / 100)
 
-    loss = pg.Loss(lambda real, fake: fake - real, g_loss)
+    loss = pg.Loss(lambda real, fake: (1 - real).relu() + (1 + fake).relu(), g_loss)
     with pytest.warns(UserWarning, match=r"^loss: g_loss changes turns\[0\]"):
         pg.Trainer(G(), D(), data(), settings={**SETTINGS, "train.kimg": 0.004}, loss=loss, out=tmp_path).run()
 

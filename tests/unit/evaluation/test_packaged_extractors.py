@@ -158,7 +158,7 @@ def test_mnist_recipes_score_with_official_files(recipe, official, tmp_path, mon
 def test_cifar10_files_are_scored_by_packaged_extractor(tmp_path, monkeypatch):
     """In the layout of the unpacked archive, with few images, of noise."""
     monkeypatch.setattr(scorer, "knows_other_images", lambda extractor, accuracy: False)
-    monkeypatch.setattr(cifar10, "_BATCH", 20)
+    monkeypatch.setattr(cifar10, "_FILE_ROWS", 20)
     for number, name in enumerate([*(f"data_batch_{n}.bin" for n in range(1, 6)), "test_batch.bin"]):
         rows = np.random.default_rng(number).integers(0, 256, (20, 3073), np.uint8)
         rows[:, 0] %= 10

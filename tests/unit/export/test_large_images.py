@@ -17,8 +17,8 @@ CPU = torch.device("cpu")
 
 def test_generate_images_of_large_images_are_those_of_one_call(monkeypatch):
     """Three of 1024 px are as many pixels as 250 of 128 px; here, three of 64 px."""
-    assert sampling._PIXELS // 1024**2 == 3
-    monkeypatch.setattr(sampling, "_PIXELS", 3 * 64**2)
+    assert sampling._MAX_PIXELS // 1024**2 == 3
+    monkeypatch.setattr(sampling, "_MAX_PIXELS", 3 * 64**2)
     module = registry.load_module("models", "stylegan2")
     net = module.Generator(module.Options(width=2, base=128, latent=4, style=4, conditional=False), (3, 64, 64))
     net.double()
