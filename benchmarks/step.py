@@ -31,7 +31,7 @@ from paragan.core import rng
 from paragan.core.types import Batch, Rows
 from paragan.game.gan import GAN
 from paragan.layers.resample import DownConv2d, UpConv2d
-from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.shape_only_data import shape_only_data
 
 FP32 = ("g.precision=fp32", "d.precision=fp32", "g.channels_last=false", "d.channels_last=false")
 LAST = ("g.precision=fp32", "d.precision=fp32", "g.channels_last=true", "d.channels_last=true")
@@ -52,8 +52,9 @@ class Case:
 
     def game(self, *words: str) -> GAN:
         """The library's."""
-        source = ShapeOnlySource((3, self.side, self.side), self.classes, condition=None if self.classes else 3)
-        return build.gan(self.config(*words), build.Data(train=source, held_out=source), torch.device("cpu"))
+        shape = (3, self.side, self.side)
+        data = shape_only_data(shape, self.classes, condition=None if self.classes else 3)
+        return build.gan(self.config(*words), data, torch.device("cpu"))
 
     def config(self, *words: str) -> RunConfig:
         """The recipe with the settings of this case."""

@@ -21,7 +21,7 @@ from paragan import build
 from paragan.config import read_recipe
 from paragan.core import rng
 from paragan.core.types import Batch, Rows
-from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.shape_only_data import shape_only_data
 from paragan.schemes import synchronous
 
 SHAPE, LATENT = (1, 28, 28), 100
@@ -65,9 +65,8 @@ def plain(batch: int) -> Callable[[], None]:
 
 def ours(batch: int) -> Callable[[], object]:
     """The library's."""
-    found = ShapeOnlySource(SHAPE, 0)
     words = ["data.path=nowhere", f"train.batch={batch}"]
-    game = build.gan(read_recipe("vanilla-mnist", words), build.Data(train=found, held_out=found), torch.device("cpu"))
+    game = build.gan(read_recipe("vanilla-mnist", words), shape_only_data(SHAPE, 0, None), torch.device("cpu"))
     return partial(synchronous.step, game, repeat(real(batch)))
 
 

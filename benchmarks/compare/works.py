@@ -19,7 +19,7 @@ from benchmarks.cellular_comparison import grid
 from paragan import build
 from paragan.core.types import Batch
 from paragan.game.gan import GAN
-from paragan.runs.shape_only_data import ShapeOnlySource
+from paragan.runs.shape_only_data import shape_only_data
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCHES = 20  # of an iteration of the cell
@@ -38,8 +38,8 @@ class Unlabelled(step.Case):
     """A case without labels."""
 
     def game(self, *words: str) -> GAN:
-        source = ShapeOnlySource((3, self.side, self.side), 0)
-        return build.gan(self.config(*words), build.Data(train=source, held_out=source), torch.device("cpu"))
+        data = shape_only_data((3, self.side, self.side), 0, None)
+        return build.gan(self.config(*words), data, torch.device("cpu"))
 
     def real(self) -> Batch:
         batch = step.Case("", (), 1, self.batch, self.side).real()

@@ -48,14 +48,13 @@ def train(
 ) -> Run:
     """Train as `paragan train` does, in a run folder, and return the run.
 
-    recipe: a name of `paragan list recipes`, a YAML file, or a `RunConfig`. settings: values by
-    dotted key, such as {"train.kimg": 2}; only for a recipe. out: the run folder, or its address in
-    an object store; runs/RECIPE unless given. Repeating the call resumes from the newest
-    checkpoint; fresh: start a new run and set the former one aside.
+    recipe: a name of `paragan list recipes`, a YAML file, or a `RunConfig`. settings: values by dotted key, such as
+    {"train.kimg": 2}; only for a recipe. out: the run folder, or its address in an object store; runs/RECIPE unless
+    given. Repeating the call resumes from the newest checkpoint; fresh: start a new run and set the former one aside.
 
-    generator, discriminator: networks from memory as `Estimator` takes them, or classes of them
-    that are called without arguments. The run records where they came from; `paragan.load(out,
-    generator=...)` opens it later. trust: import outside code that a config in a run folder names.
+    generator, discriminator: networks from memory as `Estimator` takes them, or classes of them that are called without
+    arguments. The run records where they came from; `paragan.load(out, generator=...)` opens it later. trust: import
+    outside code that a config in a run folder names; a `RunConfig` was read before, and is trusted.
 
     One process trains; under torchrun each rank calls this. Ctrl-C saves a checkpoint and returns
     the unfinished run (`Run.is_finished`); a second one raises `KeyboardInterrupt` at once. Other
@@ -69,7 +68,7 @@ def train(
     def objects(world: World) -> tuple[RunConfig, Model | None]:
         if gan is None:
             return run_config, None
-        networks = gan.networks(world)
+        networks = gan.networks(world)  # with the weights of rank 0, which takes the connection of the ranks
         return networks.recorded_in(run_config), networks
 
     folder, address = _run_place(out or f"runs/{name}")
@@ -134,7 +133,7 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """All settings of the run, as recorded."""
-        return config.read_recipe(str(self.folder / "config.yaml"), outside=ANY)
+        return config.read_recipe(str(self.folder / "config.yaml"), outside=ANY)  # the program named the folder
 
     @cached_property
     def generator(self) -> Sampler:
@@ -161,7 +160,7 @@ class Run:
         if self.address:
             from paragan.extensions.buckets.remote_run import open_copy
 
-            folder = open_copy(self.address, checkpoints=False)
+            folder = open_copy(self.address, checkpoints=False)  # its config; `train` opens the rest
         recorded = str(folder / "config.yaml")
         return train(recorded, settings, out=self.address or self.folder, generator=g, discriminator=d, trust=True)
 

@@ -15,8 +15,6 @@ from paragan.core.errors import ConfigError
 from paragan.core.types import Rows
 from paragan.layers.shift import is_inside, shift_images
 
-_HOLE = 1 / 2
-
 
 @dataclass(frozen=True)
 class Options:
@@ -43,7 +41,7 @@ class Augment:
             )
         draws_BK = rng.uniform(seed, stream, rows, (7,)).to(x_BCHW.device, non_blocking=True)
         if self.options.color:
-            x_BCHW = _jitter_colours(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))
+            x_BCHW = _jitter_colours(x_BCHW, draws_BK[:, :3].to(x_BCHW.dtype))  # the others become whole pixels
         if self.options.translation:
             x_BCHW = shift_images(x_BCHW, draws_BK[:, 3:5])
         if self.options.cutout:
@@ -64,9 +62,9 @@ def _jitter_colours(x_BCHW: Tensor, draws_B3: Tensor) -> Tensor:
 def _outside_a_hole(x_BCHW: Tensor, draws_B2: Tensor) -> Tensor:
     """Return (B, 1, H, W): 0 in a square at a random centre, which may cross the edge, else 1."""
     height, width = x_BCHW.shape[2:]
-    tall = int(height * _HOLE + 0.5)
-    wide = int(width * _HOLE + 0.5)
-    # as in the authors' code: the centre of a hole of even side is between pixels, of which there is one more place
+    tall = (height + 1) // 2
+    wide = (width + 1) // 2
+    # as in the authors' code: a hole of even side has height + 1 centres, between pixels, and another one height
     top_B = (draws_B2[:, 0] * (height + 1 - tall % 2)).long() - tall // 2
     left_B = (draws_B2[:, 1] * (width + 1 - wide % 2)).long() - wide // 2
     rows_BH = torch.arange(height, device=x_BCHW.device) - top_B[:, None]

@@ -37,7 +37,9 @@ class Balancer(balancer.Balancer):
         if ADVERSARIAL not in gradients.at_output or not weight:
             return {}
         num_values = gradients.rows.total * prod(gradients.at_output[ADVERSARIAL][0].shape[1:])  # of the global batch
-        average = self.state["square"]
+        average = self.state["square"]  # on the device of the game, which moves it there
+        # Without the weight, which is to remain a factor; and so that a mean absolute error, whose gradient is 1 / n at
+        # each of n values, has size 1.
         square = (gradients.norm([ADVERSARIAL]) / weight).to(average.dtype).square() * num_values
         average.lerp_(square, 1 - _DECAY)
         return {ADVERSARIAL: 1.0 / (average.sqrt() + _EPSILON)}

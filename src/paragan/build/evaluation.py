@@ -25,14 +25,13 @@ from paragan.features.base.extractor import ExtractorContext
 from paragan.game.player import Player
 from paragan.game.prior import Prior
 from paragan.game.sampling import MODE_DESCRIPTIONS, sampling_network
-from paragan.metrics import fd
 
 if TYPE_CHECKING:
     from paragan.engine.background_scores import BackgroundScores
 
-# beginnings of the variables that make a process one of several ranks: of torchrun, and of our launcher
-_OF_A_RANK: tuple[str, ...] = ("RANK", "LOCAL_", "WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
-_OF_A_RANK += ("PARAGAN_LAUNCHER", "PARAGAN_LOCK", "PARAGAN_STORE")
+# beginnings of the variables that make a process one of several ranks
+_OF_TORCHRUN = ("RANK", "LOCAL_", "WORLD_SIZE", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_")
+_OF_OUR_LAUNCHER = ("PARAGAN_LAUNCHER", "PARAGAN_LOCK", "PARAGAN_STORE")
 
 
 def extractor_context(
@@ -43,8 +42,9 @@ def extractor_context(
     folder: of the run. rest: as in `ExtractorContext`.
     """
     train, held_out = data.scored
-    context = ExtractorContext(name="", train=train, held_out=held_out, folder=folder / "judge", **rest)
-    return replace(context, device=device, log=log, is_cached=data.is_packaged)
+    rest |= {"device": device, "log": log, "is_cached": data.is_packaged}
+    # the name is set where the extractor is built
+    return ExtractorContext(name="", train=train, held_out=held_out, folder=folder / "judge", **rest)
 
 
 def scorer(
@@ -64,7 +64,7 @@ def _tensor_scorer(
     sample = prior.sample_name
     if options.features is None and options.metrics is None:
         return None
-    check_capabilities(NAMED_TENSORS, config.needs)
+    check_capabilities(NAMED_TENSORS, config.needs)  # these are not scored in another process
     from paragan.evaluation import tensor_images
     from paragan.evaluation.tensor_evaluator import TensorEvaluator
 
@@ -79,11 +79,12 @@ def _tensor_scorer(
         )
     train, held_out, samples = tensor_images.both_splits(data.train, data.held_out, sample)
     split_note = {"held_out": "a fifth of the samples in training"} if data.held_out is data.train else {}
+    # of images: metrics that are named are those of its features
     evaluator_of = evaluator(config, replace(context, train=train, held_out=held_out))
     assert evaluator_of is not None
 
     def score(player: Player, prior: Prior) -> Score:
-        generator = sampling_network(player, samples.argument)
+        generator = sampling_network(player, samples.argument)  # names the data in messages
         drawn = tensor_images.sample_inputs(generator, samples, prior, options.num_images, options.sampling)
         values = evaluator_of().score(drawn, is_sharded=player.is_sharded)
         sampling = f"{MODE_DESCRIPTIONS[options.sampling]}, inputs of samples"
@@ -123,13 +124,7 @@ def background_scores(config: RunConfig, folder: Path) -> BackgroundScores | Non
     threads = str(torch.get_num_threads())
     program = (sys.executable, "-P", "-m", "paragan.runs.score_checkpoints")
     command = (*program, str(folder.resolve()), threads, str(os.getpid()))
-    rank_free = {name: value for name, value in source_environment().items() if not name.startswith(_OF_A_RANK)}
+    of_a_rank = (*_OF_TORCHRUN, *_OF_OUR_LAUNCHER)
+    rank_free = {name: value for name, value in source_environment().items() if not name.startswith(of_a_rank)}
     process = ScoringProcess(command, rank_free | {"OMP_NUM_THREADS": threads}, folder / FOLDER / "log.txt")
     return BackgroundScores(run=folder, process=process)
-
-
-def distance_name(config: RunConfig, train: Source) -> str:
-    """Return the name, as in scores, of the distance that compares mixtures of a grid."""
-    features = resolved(config, train).features
-    assert features is not None
-    return f"{fd.Metric.name}[{scorers.extractor_name(features)}]"

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from paragan.checkpoint.manifest import STATE, Manifest, read_json, read_manifest
-from paragan.core.errors import CheckpointError, is_out_of_memory
+from paragan.core.errors import CheckpointError, describe_error, is_out_of_memory
 from paragan.core.files import open_regular_file
 from paragan.core.layout import Layout, StoredTensors, TensorLayout
 
@@ -70,7 +70,7 @@ def _open(path: Path, manifest: Manifest) -> Checkpoint:
 
 
 def _open_group(path: Path, files: Mapping[str, Layout]) -> StoredTensors:
-    """Open the tensors of one group. files: the boxes in each file."""
+    """Open the tensors of one group. files: the box (`core.layout`) of each piece of a tensor that is in a file."""
     pieces: dict[str, list[tuple[TensorLayout, Any]]] = {}
     for file, boxes in files.items():
         opened = _open_file(path / file, boxes)
@@ -81,8 +81,7 @@ def _open_group(path: Path, files: Mapping[str, Layout]) -> StoredTensors:
         try:
             return assemble(name, wanted, pieces[name])
         except UNREADABLE as error:
-            text = " ".join(str(error).split())[:100]
-            raise CheckpointError(f"checkpoint {path}: {name} cannot be read ({text})") from None
+            raise CheckpointError(f"checkpoint {path}: {name} cannot be read ({describe_error(error)[:100]})") from None
 
     return StoredTensors({name: parts[0][0].shape for name, parts in pieces.items()}, read)
 
@@ -93,6 +92,8 @@ def _open_file(path: Path, boxes: Layout) -> Any:
         with open_regular_file(path):  # safetensors would block on a pipe
             file: Any = safe_open(path, "pt")
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 no mapping
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path}: cannot be read ({describe_error(error)[:100]})") from None
     except UNREADABLE:
         raise CheckpointError(
             f"checkpoint {path}: not a safetensors file; pickled weights are never read: convert them first"
@@ -105,7 +106,7 @@ def _open_file(path: Path, boxes: Layout) -> Any:
 
 
 def assemble(name: str, wanted: TensorLayout, pieces: list[tuple[TensorLayout, Any]]) -> Tensor:
-    """Read the parts of the pieces that overlap the wanted box alone; the manifest has checked that they cover it."""
+    """Read a box of a tensor: only the overlapping parts of its pieces, which cover it, as the manifest has checked."""
     for box, file in pieces:
         if box == wanted:
             whole: Tensor = file.get_tensor(name)
@@ -138,9 +139,8 @@ def restoring(checkpoint: Checkpoint) -> Iterator[None]:
     except (TypeError, ValueError, RuntimeError) as error:
         if is_out_of_memory(error):
             raise
-        text = " ".join(str(error).split())[:100]
         raise CheckpointError(
-            f"checkpoint {checkpoint.path}: invalid value ({text}); start anew with --fresh"
+            f"checkpoint {checkpoint.path}: invalid value ({describe_error(error)[:100]}); start anew with --fresh"
         ) from None
 
 
@@ -151,7 +151,7 @@ def saved_base(values: Mapping[str, Any], side: str) -> str:
 
 
 def check_base(path: Path, values: Mapping[str, Any], side: str, sha256: str) -> None:
-    """Raise `CheckpointError` unless a player's weights that are not in the checkpoint are those of the save.
+    """Raise `CheckpointError` if the base weights of a player, which a checkpoint omits, differ from those of the save.
 
     sha256: their fingerprint; empty if all are in the checkpoint.
     """

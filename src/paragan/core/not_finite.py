@@ -28,8 +28,7 @@ def rows_not_finite(values_B: Tensor) -> list[int]:
 def note_not_finite(tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str]) -> None:
     """Note samples with NaN or infinity in `source.not_finite`; raise `DataError` if that is None.
 
-    A run that trains sets it to a dict, of names in the order of reading, each with None. where:
-    returns the name of the sample of a row in messages.
+    where: returns the name of the sample of a row in messages.
     """
     for name, values_B in tensors.items():
         for row in rows_not_finite(values_B):
@@ -48,10 +47,11 @@ def not_finite_message(names: Collection[str], effect: str = "", argument: str =
 def finite_tensors(
     tensors: Mapping[str, Tensor], source: Source, where: Callable[[int], str] | None = None
 ) -> dict[str, Tensor]:
-    """Return tensors with 0 for NaN and infinity, for trials and sample sheets of a run that notes such samples.
+    """Return tensors for trials and sample sheets: of a run that notes samples with NaN or infinity, 0 in their place.
 
     Raises `DataError` for such a sample where none are noted. where: as in `note_not_finite`.
     """
     if source.not_finite is None:  # else the run notes a sample when it trains on it
         note_not_finite(tensors, source, where or source.where)
+        return dict(tensors)
     return {name: value.nan_to_num(0, 0, 0) if rows_not_finite(value) else value for name, value in tensors.items()}

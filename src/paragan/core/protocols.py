@@ -41,11 +41,10 @@ class Network(Protocol):
 class PenaltyContext:
     """Inputs of a penalty for one micro-batch.
 
-    network: in training. feed: inputs of the turn. outputs: of its networks. input_gradient(out_B,
-    x): the gradient of the summed outputs, with its graph. whole(x_B): the rows of the global
-    batch, in its order, with their gradient; collective: every rank must call it equally often.
-    augmented(x, kind): D's inputs for samples of these rows, kind `real` or `fake`, by the turn's
-    draws. players: frozen networks of other players (`Penalty.players`), by name.
+    network: in training. feed: inputs of the turn. outputs: of its networks. input_gradient(out_B, x): the gradient of
+    the summed outputs, with its graph. whole(x_B): the rows of the global batch, in its order, with their gradient;
+    collective: every rank must call it equally often. augmented(x, kind): D's inputs for samples of these rows, kind
+    `real` or `fake`, by the turn's draws. players: frozen networks of other players (`Penalty.players`), by name.
     """
 
     network: Network

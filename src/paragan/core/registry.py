@@ -140,8 +140,7 @@ def load_chosen(category: str, choice: Choice) -> ModuleType:
 def options(category: str, name: str) -> type:
     """Return the `Options` dataclass of a file, read without importing it; empty if it has none.
 
-    Those of every dataset also have the fields of `DatasetOptions`. `from_memory`: the record of what a
-    program passed.
+    Those of every dataset also have the fields of `DatasetOptions`. `from_memory`: the record of what a program passed.
     """
     if _is_record(category, name):
         kind: type = from_memory.RECORDS[category]

@@ -1,10 +1,9 @@
 """Random numbers as a function of position.
 
-A draw is made for the whole global batch from (seed, stream, step) and then cut to the local rows,
-so the numbers do not depend on the number of ranks or micro-batches, and a resumed run needs no
-stored generator state. Draws are made on the CPU: one run has the same latents on any device.
-`row_keys` and what draws `_by_key` are for layers inside of a network, whose sizes only a forward
-knows: each number is a hash of (seed, row, place), computed on any device.
+A draw is made for the whole global batch from (seed, stream, step) and then cut to the local rows, so the numbers do
+not depend on the number of ranks or micro-batches, and a resumed run needs no stored generator state. Draws are made on
+the CPU: one run has the same latents on any device. `row_keys` and what draws `_by_key` are for layers inside of a
+network, whose sizes only a forward knows: each number is a hash of (seed, row, place), computed on any device.
 """
 
 import hashlib

@@ -1,7 +1,8 @@
 """Rows that the calls of networks are for now, so that layers draw by row of the global batch.
 
 Numbers of a layer are a function of (seed, side, step, row, layer), as latents are: neither ranks nor micro-batches
-change them. No generator is read, so that compiled, recorded, recomputed and stacked calls draw the same.
+change them. `CalledNetwork` takes keys once per call of a network and hands them to its layers, which add their number:
+no generator is read, so that compiled, recorded, recomputed and stacked calls draw the same.
 """
 
 import threading
@@ -16,11 +17,11 @@ from paragan.core import rng
 from paragan.core.types import Rows
 
 
-# Of a thread: G and D may train in two threads of one process, each with rows of its own.
 class _ThreadDraws(threading.local):
-    """Turn and rows of this thread. seeds: of the games whose rows a batch has, one after the other.
+    """Turn and rows of a thread: G and D may train in two of one process, each with rows of its own.
 
-    words: what the calls for these rows are for. num_calls: so far.
+    seeds: of the games whose rows a batch has, one after the other. words: what the calls for these rows are for.
+    num_calls: so far.
     """
 
     seeds: Sequence[int] = ()
@@ -54,7 +55,7 @@ def _set(**values: object) -> Iterator[None]:
 
 
 def keys_of_call(num_rows: int, device: torch.device) -> Tensor | None:
-    """Return a key for each row of the next call, int64 (num_rows,); None where its rows are unknown.
+    """Return a key for each row of the next call, int64 (num_rows,); None where its rows are unknown: torch draws.
 
     An input may hold the rows several times, one copy after the other, as real and fake samples.
     """

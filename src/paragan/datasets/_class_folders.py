@@ -19,9 +19,8 @@ def find_classes(
 ) -> tuple[list[FolderPart], tuple[str, ...]]:
     """Return the class folders in `parts`, and a warning where they may be none.
 
-        faces/ and masks/, or lr/ and hr/   `DataError`: they may be pairs
-        0001/ 0002/, or part_1/ part_2/     parts of one set, which are no classes; warning
-        a/x.png b/x.png, a/y.png b/y.png    classes; warning: they may be pairs
+        faces/ and masks/, or lr/ and hr/   `DataError`: they may be pairs 0001/ 0002/, or part_1/ part_2/     parts of
+        one set, which are no classes; warning a/x.png b/x.png, a/y.png b/y.png    classes; warning: they may be pairs
         others                              classes; `DataError` for images next to them
 
     If `choice` says that folders are classes, the last line holds for all.

@@ -148,7 +148,7 @@ def _list_files(options: Options) -> EncodedImages:
     """Return the files of both splits, without damaged ones if they are skipped."""
     files = open_reader(options.path, "audio")
     files.endings = ENDINGS
-    paths = files.images()
+    paths = files.find()
     if len(paths) < 2:
         ignored = ", ".join(f"{count:,} {kind}" for kind, count in files.ignored.items())
         raise DataError(

@@ -57,7 +57,7 @@ def source(options: Options, split: Literal["train", "held_out"]) -> Source:
         raise DataError(f"{base}: no folder 'val' next to train; unpack the validation images, too")
     reader = FolderReader(base)
     top = os.fsencode(f"{part}/")
-    paths = reader.images(top)
+    paths = reader.find(top)
     if not paths:
         raise DataError(f"{base / part}: no .JPEG images; unpack the archive")
     texts = [folder / name for name in (*_NAMES, _CSV) for folder in (Path(options.path), base, base / "val")]

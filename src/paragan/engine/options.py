@@ -12,8 +12,8 @@ class LoadingOptions:
 
     prefetch: Natural | Literal["auto"] | None = None
     """Batches that are read and decoded ahead of the training step; 0: none; auto: a controller changes this,
-    `readers` and `threads` by the latency of storage; null: auto for remote data, one more than `threads` for other
-    data that is decoded from files, 0 for data in memory and grids."""
+    `readers` and `threads` by the latency of storage. null depends on the data: remote: auto; decoded from local files:
+    one more than `threads`; in memory, and all data of grids: 0."""
     threads: Annotated[int, Interval(ge=1, le=256)] | None = None
     """Threads that decode batches ahead; null: one per CPU thread of the process, at most 4."""
     readers: Annotated[int, Interval(ge=0, le=256)] = 0
@@ -66,7 +66,7 @@ class InitOptions:
     clock and data order begin anew.
     """
 
-    SHORT: ClassVar[str] = "path"
+    SHORT: ClassVar[str] = "path"  # the field that a plain string sets
 
     path: FilePath
     """Run folder (its newest checkpoint), one of its checkpoints, or a file of `paragan export`."""
@@ -113,11 +113,11 @@ class EveryOptions:
     score_kimg: NotNegative = 0.0
     """Period of scores; the end of a run is always scored."""
     keep: Count = 3
-    """Number of newest checkpoints that stay; of older ones stay those whose distances from the newest double."""
+    """Number of newest checkpoints that stay; of older ones those whose distance doubles, as 10, 20 and 40 steps."""
     check_steps: Natural = 1000
     """Steps between two checks that all ranks hold the same weights; 0: never."""
 
     @property
     def telemetry_kimg(self) -> float:
-        """Period of telemetry: four passes of 256 images, a few per cent of the training of 2,500 images."""
+        """Period of telemetry, four passes of 256 images: a few per cent of training by the default, 2,500 images."""
         return self.sample_kimg / 4

@@ -83,10 +83,7 @@ def changed_layers_of_players(saved: Mapping[str, Any] | None, players: Mapping[
 
 
 def check_frozen_networks(checkpoint: Checkpoint, side: Side, frozen: Mapping[str, str]) -> None:
-    """Raise `CheckpointError` if a frozen network differs from that of the save.
-
-    frozen: sha256 by name.
-    """
+    """Raise `CheckpointError` if a frozen network differs from that of the save. frozen: sha256 by name."""
     saved = checkpoint.values.get("frozen", {}).get(side.value, {})
     for name, sha256 in frozen.items():
         if saved.get(name, sha256) != sha256:

@@ -1,13 +1,12 @@
 """Training loop that returns to a good checkpoint when training collapses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from paragan.checkpoint.reader import Checkpoint, open_verified, restoring
-from paragan.checkpoint.writer import oldest_of_each_age
 from paragan.core.collective import run_on_all_ranks, run_on_main
 from paragan.core.errors import DivergedError
 from paragan.core.event import Event
@@ -20,9 +19,6 @@ from paragan.engine.rollback_state import RollbackState, first_readable
 from paragan.engine.signs import SCORE_DIVERGES
 from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.score import Score
-
-_MAX_IMAGES = 1 << 47
-_MAX_OLDER = 3  # good checkpoints that are protected next to the newest
 
 
 @dataclass(kw_only=True)
@@ -55,7 +51,7 @@ class RollbackLoop(TrainingLoop):
 
     def _log_step(self, report: Report) -> Iterator[Event]:
         assert self._log is not None
-        # updates that were skipped before a kill count, too: the state travels in the checkpoint
+        # updates that were skipped before a kill count, too: the checkpoint has them; from then on both are one dict
         self._log.skips.applied |= self._state.applied
         yield from self._watched(partial(super()._log_step, report))
         self._state.applied = self._log.skips.applied
@@ -63,7 +59,7 @@ class RollbackLoop(TrainingLoop):
     def _run_due(self, report: Report) -> Iterator[Event]:
         if self.roles.is_split and self._returned_at == self.clock.step:
             self._observed_at = report.images  # opponents' states arrive with the next step
-            return
+            return  # a checkpoint is written; sheets and scores come with the next period
         before = self._observed_at
         periods = (self.every.telemetry_kimg, self.every.score_kimg)
         is_measured = any(is_due(kimg, before, report.images) for kimg in periods)
@@ -131,13 +127,13 @@ class RollbackLoop(TrainingLoop):
     def _with_newest_good(self) -> RollbackState:
         """Return the state with the newest checkpoint that a good measurement has followed."""
         good = self._state.good
-        good_images = self._state.good_images
+        images = self._state.good_images
         if self._measured_at == self.clock.step and self._state.monitor.is_clean:
             good = max(good, self._saved_before)
-            good_images = self.clock.images
-        good = self.clock.step if good < 0 else good
-        older = oldest_of_each_age({*self._state.older, self._state.good}, good)[-_MAX_OLDER:]
-        return replace(self._state, good=good, good_images=good_images, older=older)
+            images = self.clock.images
+        if good < 0:
+            good = self.clock.step  # the first checkpoint, which is being saved, counts as good
+        return self._state.with_good(good, images)
 
     def _note_good(self) -> None:
         self._state = self._with_newest_good()
@@ -198,7 +194,8 @@ class RollbackLoop(TrainingLoop):
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
         self.scheme.close()  # the next step begins with the states of these players, as a resume
         lost = run_on_main(self.world, partial(self._lost_images, checkpoint, is_to_best))
-        self._update_state(checkpoint.step, name, lost, has_helped)
+        slowed = self._slowed(name)
+        self._state.add(checkpoint.step, self.clock.images, lost, slowed, self.rollback.lr_factor, has_helped)
         self._apply_state()
         self._forget(is_to_best)
         yield self._rollback_event(checkpoint.step, name, reason)
@@ -206,27 +203,16 @@ class RollbackLoop(TrainingLoop):
         # sign; after it, the run resumes with the players and the rates of the rollback.
         yield self.save()
 
-    def _update_state(self, target: int, name: str, lost_images: int, has_helped: bool) -> None:
-        """Count a rollback, lower the rates, and note until when another one means that it was in vain.
-
-        At lower rates the same collapse takes as many more images; twice that is the border.
-        """
-        state = self._state
-        factor = self.rollback.lr_factor
-        state.target = target
-        state.count += 1
-        if has_helped:
-            state.power = 0
-        if name not in OF_ONE_BATCH or state.count > 1:
-            state.slow(SLOWED.get(name, tuple(side.value for side in self.gan.slots)), factor)
-        repeated = lost_images - state.lost_images
-        state.trial_images = min(int(self.clock.images + 2 * repeated / factor**state.power), _MAX_IMAGES)
-        state.lost_images = lost_images
+    def _slowed(self, name: str) -> Sequence[str]:
+        """Return the players whose rates the next rollback lowers; none if it is the first, for a sign of one batch."""
+        if name in OF_ONE_BATCH and not self._state.count:
+            return ()
+        return SLOWED.get(name, tuple(side.value for side in self.gan.slots))
 
     def _lost_images(self, checkpoint: Checkpoint, is_to_best: bool) -> int:
         """Return all lost images; of a return to the best score those since the last good measurement.
 
-        What was trained before that made it worse slowly.
+        What was trained before that made it worse slowly, and counts as trained.
         """
         if is_to_best:
             return self._state.lost_images + self.clock.images - self._state.good_images
@@ -275,9 +261,8 @@ class RollbackLoop(TrainingLoop):
 def moment_ratio(optimizer: Any) -> float | None:
     """Return the norm of Adam's first moment over that of the root of its second, of local weights.
 
-    About 1 without momentum, less with it. Towards 0: a past gradient was far larger than all that
-    followed, so that the weights hardly change until it is forgotten (1 / (1 - beta2) updates for
-    each factor of 1.6). None: no such moments.
+    About 1 without momentum, less with it. Towards 0: a past gradient was far larger than all that followed, so the
+    weights hardly change until it is forgotten (1 / (1 - beta2) updates for each factor of 1.6). None: no such moments.
     """
     states = [state for state in optimizer.state.values() if "exp_avg_sq" in state]
     first = sum(float(local_shard(state["exp_avg"]).float().square().sum()) for state in states)

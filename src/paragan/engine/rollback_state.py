@@ -1,15 +1,17 @@
 """State of the rollbacks of a run, in each of its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
-from paragan.checkpoint.writer import CheckpointWriter
+from paragan.checkpoint.writer import CheckpointWriter, oldest_of_each_age
 from paragan.core.errors import CheckpointError
 from paragan.engine.collapse import CollapseMonitor
 
+_MAX_IMAGES = 1 << 47
+_MAX_OLDER = 3  # good checkpoints that are protected next to the newest
 _COUNTS = ("count", "lost_images", "good", "good_images", "target", "trial_images", "power")
 
 
@@ -41,17 +43,32 @@ class RollbackState:
         """Restore the fields, as JSON values. Invalid ones raise KeyError, TypeError or ValueError."""
         vars(self).update(read_counts(values, *_COUNTS))  # the fields of these names
         self.older = [int(step) for step in values["older"]]
-        factors = dict(values["lr_factors"]).items()
-        self.lr_factors = {side: float(factor) for side, factor in factors}
+        self.lr_factors = {side: float(factor) for side, factor in dict(values["lr_factors"]).items()}
         applied = dict(values["applied"]).items()
         self.applied = {side: (int(due_turns), int(updates)) for side, (due_turns, updates) in applied}
         self.monitor.restore(values["monitor"])
 
-    def slow(self, sides: tuple[str, ...], factor: float) -> None:
-        """Lower these players' learning rates, by twice the power if that has not helped before."""
-        self.power = max(1, 2 * self.power)
-        for side in sides:
+    def with_good(self, good: int, images: int) -> Self:
+        """Return the state with a newest good checkpoint, or the same. images: as `good_images`."""
+        older = oldest_of_each_age({*self.older, self.good}, good)[-_MAX_OLDER:]  # without -1, and `good` itself
+        return replace(self, good=good, good_images=images, older=older)
+
+    def add(self, target: int, images: int, lost: int, slowed: Sequence[str], factor: float, has_helped: bool) -> None:
+        """Count a rollback, lower the rates of `slowed`, and note until when another one means that it was in vain.
+
+        images: trained on so far. lost: in all, with those of this rollback. has_helped: whether the last one has.
+        """
+        self.target = target
+        self.count += 1
+        if has_helped:
+            self.power = 0
+        if slowed:
+            self.power = max(1, 2 * self.power)
+        for side in slowed:
             self.lr_factors[side] = self.lr_factors.get(side, 1.0) * factor**self.power
+        # rates times f^power need 1 / f^power as many images for the same way; twice that is the border
+        self.trial_images = min(int(images + 2 * (lost - self.lost_images) / factor**self.power), _MAX_IMAGES)
+        self.lost_images = lost
 
     def fallback(self) -> int:
         """Return the newest good checkpoint that is older than the newest target, else the oldest."""

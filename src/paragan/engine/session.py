@@ -121,8 +121,7 @@ def read_history(record: Path, step: int) -> list[Moment]:
     """Return telemetry, scores and advice of the record up to `step`, oldest first."""
     kinds = ("telemetry", "score", "advice")
     with suppress(FileNotFoundError):
-        lines = read_json_lines(record)
-        return [line for line in lines if line.get("kind") in kinds and _step_of(line) <= step]
+        return [line for line in read_json_lines(record) if line.get("kind") in kinds and _step_of(line) <= step]
     return []
 
 

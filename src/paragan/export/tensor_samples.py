@@ -47,7 +47,7 @@ def sample_tensors(
         numbers = np.arange(first, first + rows.count)
         # a stream has length 0, and repeats its first samples itself
         batch = Batch(rows) if source is None else fetch_batch(source, rows, prior, numbers % (len(source) or n))
-        if label_K is not None:
+        if label_K is not None:  # then there is a source: without one G takes the latent alone
             label_B = label_K[torch.from_numpy(numbers) % len(label_K)].to(prior.device)
             batch = replace(batch, tensors={**batch.tensors, "label": _in_form_of(batch.tensors["label"], label_B)})
         inputs = prior.feed("sample", batch).fake_inputs

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from paragan.core.outputs import DiscriminatorOutput
 from paragan.core.protocols import Loss, Penalty
 from paragan.core.rng import seed_torch
-from paragan.game.gradient_flow import REFUSALS, notice
+from paragan.game.gradient_flow import REFUSALS, call_on_leaf, notice
 from paragan.game.network import CalledNetwork
 
 _NUDGE = 1e6  # far above what any layer returns for a sample
@@ -66,10 +66,7 @@ def notice_steep_logits(
 
 def _slope(net: nn.Module, inputs: Sequence[Tensor | None]) -> float:
     """Return the norm of the gradient of D's logits with respect to its first input."""
-    first, *conditions = inputs
-    assert first is not None
-    leaf = first.clone().requires_grad_()
-    output = DiscriminatorOutput.of(CalledNetwork(module=net)(leaf.clone(), *conditions))
+    leaf, output = call_on_leaf(net, inputs)
     logits = torch.cat([member.logits_B for member in output.by_name.values()])
     return float(torch.autograd.grad(logits.sum(), leaf)[0].norm())
 

@@ -185,8 +185,7 @@ class GAN:
 
     def report(self, images: int, updates: Mapping[Side, Update]) -> Report:
         """End a step with these updates. images: real ones of one batch, over all ranks."""
-        num_real = images * self.batches_per_step
-        self.clock.advance(num_real)
+        self.clock.advance(images * self.batches_per_step)
         scalars: dict[str, Tensor] = {}
         weights: dict[str, float] = {}
         for side, update in updates.items():

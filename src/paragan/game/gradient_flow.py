@@ -78,7 +78,7 @@ def notice_flat_logits(net: nn.Module, inputs: Sequence[Tensor | None], names: l
     if not names:
         return
     with suppress(*REFUSALS):
-        leaf, output = _call_shaken(net, inputs)
+        leaf, output = call_on_leaf(_shaken(net), inputs)
         for name in set(names).intersection(flat_discriminators(output, leaf, "its input", call_of)):
             if not _constant_text(output.by_name[name].logits_B):  # of which `check_trainable_output` warns
                 notice(
@@ -93,7 +93,7 @@ def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of
     inputs: of D. call_of: returns the call by name, for the message. Changes the weights of `net`.
     """
     with suppress(*REFUSALS):
-        leaf, output = _call_shaken(net, inputs)  # a last layer that begins at 0 returns 0 for every sample
+        leaf, output = call_on_leaf(_shaken(net), inputs)  # a last layer that begins at 0 returns 0 for every sample
         if (leaf == leaf[:1]).all():  # equal samples have equal logits
             return
         for name, member in output.by_name.items():
@@ -106,9 +106,8 @@ def notice_equal_logits(net: nn.Module, inputs: Sequence[Tensor | None], call_of
                 )
 
 
-def _call_shaken(net: nn.Module, inputs: Sequence[Tensor | None]) -> tuple[Tensor, DiscriminatorOutput]:
-    """Add noise to all weights of D; return its first input as a leaf that has gradients, and its output for it."""
-    _shake(net)
+def call_on_leaf(net: nn.Module, inputs: Sequence[Tensor | None]) -> tuple[Tensor, DiscriminatorOutput]:
+    """Return the first input of D as a leaf that has gradients, and its output for it."""
     first, *conditions = inputs
     assert first is not None
     leaf = first.clone().requires_grad_()
@@ -120,7 +119,7 @@ def notice_ignored_inputs(net: nn.Module, inputs: Mapping[str, Tensor | None], c
 
     inputs: of G by name, in order. call: of G, for the message. Changes the weights of `net`.
     """
-    _shake(net)
+    _shaken(net)
     tried = {name: x for name, x in inputs.items() if x is not None and x.is_floating_point()}
     leaves = {name: x.clone().requires_grad_() for name, x in tried.items()}
     copies = {name: x.clone() for name, x in leaves.items()}  # which G may change in place
@@ -157,11 +156,12 @@ def _constant_text(values: Tensor) -> str:
 
 
 @torch.no_grad()
-def _shake(net: nn.Module) -> None:
-    """Add noise to all weights."""
+def _shaken(net: nn.Module) -> nn.Module:
+    """Add noise to all weights of a network, and return it."""
     generator = torch.Generator().manual_seed(0)
     for weight in net.parameters():
         weight.add_(torch.randn(weight.shape, generator=generator).to(weight) / 10)
+    return net
 
 
 def _gradients(values: Tensor, *inputs: Tensor) -> tuple[Tensor | None, ...]:

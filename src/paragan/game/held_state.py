@@ -1,13 +1,13 @@
 """What custom code holds in attributes, closures and globals: numbers and tensors that no checkpoint has."""
 
 import hashlib
+import itertools
 import random
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import count, islice
 from types import CodeType, FunctionType, MemberDescriptorType, MethodType, SimpleNamespace
 
 import numpy as np
@@ -21,15 +21,16 @@ _MAX_VALUES = 10_000  # in all, and in one container
 _MAX_NAMED = 3
 _MAX_BYTES = 1 << 14  # of an array whose values are compared
 _REGISTERED = ("_modules", "_parameters", "_buffers")  # attributes of networks
-_PACKAGED = ("paragan", "torch")  # whose layers hold what their networks save
+_PACKAGED = ("paragan", "torch")  # whose layers keep no state outside `_REGISTERED`
 _Found = tuple[str, object, str]  # a name, a value, and the package of the code that holds it
 
 
 class HeldState:
     """Numbers, text, tensors and generators that an object holds now, by name.
 
-    Walks attributes, containers, layers, closures, defaults, and the globals that functions use, as far as the object's
-    own package goes. saved: objects that checkpoints have, or that hold them; left out.
+    Walks into containers and networks, whatever code made them. Of functions and other objects only into those of the
+    owner's package: attributes, closures, defaults, and the globals that functions use; of layers, into the attributes
+    of custom ones, each with its own package. saved: objects that checkpoints have, or that hold them; left out.
     """
 
     def __init__(self, owner: object, saved: Iterable[object] = ()) -> None:
@@ -42,10 +43,10 @@ class HeldState:
         """Return the names of what has changed since, as text; empty if nothing has. of_tensors: also of these."""
         before = self._values
         now = self._read()
-        names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-        if not of_tensors:
-            names = [name for name in names if not isinstance(now.get(name, before.get(name)), tuple)]
-        return join_some(names, _MAX_NAMED)
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if not of_tensors:  # which are pairs; all else is text
+            keys = [key for key in keys if not isinstance(now.get(key, before.get(key)), tuple)]
+        return join_some(list(dict.fromkeys(name for name, _ in keys)), _MAX_NAMED)
 
     def notice_changes(self, what: str) -> None:
         """Warn of what a loss or penalty has changed. what: its name in the message."""
@@ -56,24 +57,27 @@ class HeldState:
                 "self.state = {'n': torch.zeros(())}"
             )
 
-    def _read(self) -> dict[str, object]:
-        values: dict[str, object] = {}
+    def _read(self) -> dict[tuple[str, int], object]:
+        """Return what is held, by name and its number among those of the name: two closures may both hold an `n`."""
+        values: dict[tuple[str, int], object] = {}
+        num_named: Counter[str] = Counter()
         pending: list[_Found] = [("", self._owner, _package_of(self._owner))]
         seen = set(map(id, self._saved))
         while pending and len(values) < _MAX_VALUES:
             name, value, package = pending.pop()
-            with suppress(*REFUSALS):  # of a proxy without its object, or a weight of a lazy layer
+            with suppress(*REFUSALS):  # errors of a proxy without its object, or of a weight of a lazy layer
                 if id(value) in seen:
                     continue
                 if (held := self._held(value)) is not None:
-                    values[name] = held
+                    values[name, num_named[name]] = held
+                    num_named[name] += 1
                 else:
                     seen.add(id(value))
                     pending += _inside(name, value, package)
         return values
 
-    def _held(self, value: object) -> object:
-        """Return what stands for a tensor or a value that is text; None for an object that holds others."""
+    def _held(self, value: object) -> tuple[int, int] | str | None:
+        """Return a tensor as (identity, version), another value as text; None for an object that holds others."""
         if isinstance(value, Tensor):
             self.tensors.append(value)
             return id(value), 0 if value.is_inference() else value._version
@@ -85,17 +89,12 @@ def _text(value: object) -> str | None:
     match value:
         case None | bool() | int() | float() | complex() | str() | bytes() | bytearray():
             return repr(value)
-        case np.generic() | count() | array():
+        case np.generic() | itertools.count() | array():
             return repr(value)
         case np.ndarray():
+            # of a large one only the replacement is noticed: its values may be a whole data set
             values = hashlib.sha256(value.tobytes()).hexdigest() if value.nbytes <= _MAX_BYTES else id(value)
             return f"{value.dtype} {value.shape} {values}"
-    return _generator_state(value)
-
-
-def _generator_state(value: object) -> str | None:
-    """Return the state of a generator of random numbers as text; None for other objects."""
-    match value:
         case torch.Generator():
             return repr(value.get_state().numpy().tobytes())
         case np.random.Generator():
@@ -111,11 +110,11 @@ def _inside(name: str, value: object, package: str) -> Iterator[_Found]:
     """Yield what an object of custom code, a container or a network holds."""
     match value:
         case dict():  # other mappings may read a file at each access
-            yield from _entries(name, islice(value.items(), _MAX_VALUES), package)
+            yield from _entries(name, itertools.islice(value.items(), _MAX_VALUES), package)
         case SimpleNamespace():
             yield from _entries(name, vars(value).items(), package)
         case list() | tuple() | set() | deque():
-            yield from ((f"{name}[{i}]", item, package) for i, item in enumerate(islice(value, _MAX_VALUES)))
+            yield from ((f"{name}[{i}]", item, package) for i, item in enumerate(itertools.islice(value, _MAX_VALUES)))
         case partial():
             yield from ((name, part, package) for part in (value.func, value.args, value.keywords))
         case MethodType():

@@ -139,8 +139,7 @@ class Policy:
         try:
             self.kind(weights[:1], **with_floats(self.kind, {"lr": self.lr, **self.arguments, **settings}))
         except _REFUSALS as error:
-            where = partial(key_of, number, group)
-            raise ConfigError(refusal(self.kind, settings, error, where)) from None
+            raise ConfigError(refusal(self.kind, settings, error, partial(key_of, number, group))) from None
 
 
 class FollowsPolicy:

@@ -98,8 +98,7 @@ class Prior:
         """Return real samples for networks and penalties; no labels in a game of images without classes."""
         if self.num_classes or self.generator_arguments is not None or "label" not in real.tensors:
             return real
-        tensors = {name: value for name, value in real.tensors.items() if name != "label"}
-        return replace(real, tensors=tensors)
+        return replace(real, tensors={name: value for name, value in real.tensors.items() if name != "label"})
 
     def feed(self, stream: str, real: Batch) -> TurnInputs:
         """Return the inputs of a turn: labels are drawn, other arguments are the real ones."""

@@ -104,8 +104,7 @@ def _first_samples(source: Source, game: GAN, count: int) -> Batch:
     rows = np.arange(count)
     if (labels_N := source.row_labels()) is not None:  # those that a network may have no row for
         rows[0], rows[-1] = labels_N.argmin(), labels_N.argmax()
-    fetched = source.fetch(rows, rows)
-    finite = finite_tensors(fetched, source, lambda row: source.where(int(rows[row])))
+    finite = finite_tensors(source.fetch(rows, rows), source, lambda row: source.where(int(rows[row])))
     moved = {name: value.to(game.prior.device) for name, value in finite.items()}
     tensors = normalise_images(moved, source, game.prior.dtype)
     return Batch(Rows(step=0, first=0, count=count, total=count), tensors)

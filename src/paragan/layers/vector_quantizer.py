@@ -13,25 +13,24 @@ from paragan.layers.precision import at_least_float32, autocast_off
 class VectorQuantizer(nn.Module):
     """Replaces each vector of a map by the nearest of `num_codes` codes of `depth` numbers.
 
-    is_normalised: vectors and codes have unit norm, so that the nearest is that of the largest
-    cosine (ViT-VQGAN, Yu et al. 2022, section 3.2): more codes are used.
+    Vectors and codes have unit norm, so that the nearest is that of the largest cosine (ViT-VQGAN, Yu et al. 2022,
+    section 3.2): more codes are used.
     """
 
-    def __init__(self, num_codes: int, depth: int, is_normalised: bool = True) -> None:
+    def __init__(self, num_codes: int, depth: int) -> None:
         super().__init__()
-        self.is_normalised = is_normalised
         self.codes = nn.Embedding(num_codes, depth)
 
-    def forward(self, h_BDHW: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the codes (B, D, H, W), whose gradient is that of h, and tensors for losses.
+    def forward(self, h_BD: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the codes (B, D, ...) of a map of any axes, whose gradient is that of h, and tensors for losses.
 
-        `codebook` (B, H, W, D): |code - sg(h)|^2, trains the codes. `commitment`: |h - sg(code)|^2,
-        trains h. `tokens` (B, H, W): the number of each code. In at least float32.
+        `codebook` (B, ..., D): |code - sg(h)|^2, trains the codes. `commitment`: |h - sg(code)|^2,
+        trains h. `tokens` (B, ...): the number of each code. In at least float32.
         """
-        with autocast_off(h_BDHW):
+        with autocast_off(h_BD):
             codes_KD = self._codes()
-            h = self._unit(at_least_float32(h_BDHW).movedim(1, -1))
-            with torch.no_grad():
+            h = F.normalize(at_least_float32(h_BD).movedim(1, -1), dim=-1)
+            with torch.no_grad():  # the squared distance, without |h|^2, which is the same for all codes
                 tokens = (codes_KD.square().sum(1) - 2 * h @ codes_KD.T).argmin(-1)
             chosen = F.embedding(tokens, codes_KD)
             losses = {"codebook": (chosen - h.detach()).square(), "commitment": (h - chosen.detach()).square()}
@@ -39,14 +38,11 @@ class VectorQuantizer(nn.Module):
             return through.movedim(-1, 1), {**losses, "tokens": tokens}
 
     def vectors(self, tokens: Tensor) -> Tensor:
-        """Return the codes (B, D, H, W) of tokens (B, H, W)."""
+        """Return the codes (B, D, ...) of tokens (B, ...)."""
         return F.embedding(tokens, self._codes()).movedim(-1, 1)
 
     def _codes(self) -> Tensor:
-        return self._unit(at_least_float32(self.codes.weight))
-
-    def _unit(self, h: Tensor) -> Tensor:
-        return F.normalize(h, dim=-1) if self.is_normalised else h
+        return F.normalize(at_least_float32(self.codes.weight), dim=-1)
 
 
 class ResidualQuantizer(nn.Module):

@@ -48,7 +48,7 @@ class ClassSubset(SubsetSource):
 
     def __init__(self, source: Source, classes: Sequence[int]) -> None:
         self._numbers = np.full(len(source.class_names), -1)
-        self._numbers[classes] = np.arange(len(classes))
+        self._numbers[classes] = np.arange(len(classes))  # labels are not negative: `class_sizes` has counted them
         super().__init__(source, np.flatnonzero(self._numbers[read_labels(source)] >= 0))
         self.class_names = tuple(source.class_names[label] for label in classes)
 

@@ -29,7 +29,7 @@ class AudioMetric(PairMetric):
         return dict(vars(self.spectrum))
 
     def log_mel(self, audio_BCT: Tensor) -> Tensor:
-        """Return log-mel spectrograms (B, C, n_mels, T // hop), by the natural logarithm."""
+        """Return log-mel spectrograms (B, C, n_mels, T // hop), by the natural logarithm; float64, as the audio."""
         log_mel = LogMel.of(self.spectrum)
         if audio_BCT.shape[-1] < log_mel.n_fft:
             raise ConfigError(

@@ -18,7 +18,7 @@ class CodebookMetric(RunningMetric):
     """A metric of how often each code occurs in all samples. count_LK: of each code, int64."""
 
     needs = frozenset({Needs.TOKENS})
-    reference = "held_out"
+    reference = "held_out"  # G encodes those samples; their own values are not compared
     added = ("count_LK",)
     options: CodebookOptions = CodebookOptions()
     count_LK: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.int64))
@@ -50,11 +50,13 @@ class CodebookMetric(RunningMetric):
                 "paragan.GeneratorOutput(samples, {'tokens': tokens}), or leave it out"
             )
         codebooks, codes = self.count_LK.shape
+        # a tensor without an axis of codebooks is one level, and so refused below where there are several
         levels = [tokens] if codebooks == 1 or tokens.dim() < 2 else list(tokens.unbind(1))
         are_codes = not tokens.is_floating_point() and bool(((tokens >= 0) & (tokens < codes)).all())
         if len(levels) != codebooks or not are_codes:
             shape = "x".join(map(str, tokens.shape[1:])) or "one number"
-            has = f"the tokens of a sample are {shape}, {tokens.dtype}, the largest is {tokens.max()}"
+            largest = tokens.max() if tokens.numel() else "none"
+            has = f"the tokens of a sample are {shape}, {tokens.dtype}, the largest is {largest}"
             set_to = f"codebooks={codebooks} and codes={codes}"
             raise ConfigError(f"evaluation.metrics: {self.name}: {has}, but {set_to}; set both to those of G")
         counts = [torch.bincount(level.flatten().cpu(), minlength=codes) for level in levels]

@@ -32,7 +32,7 @@ class Metric(AudioMetric):
     note = "Mel-cepstral distortion of generated against target audio, in decibels."
 
     def compare(self, generated_B: Tensor, target_B: Tensor) -> Tensor:
-        """Return the distortion of each pair in dB, float64 (B,)."""
+        """Return the distortion of each pair of audio (B, C, T) in dB, float64 (B,)."""
         difference_BCMF = self.log_mel(generated_B) - self.log_mel(target_B)
         n_mels = difference_BCMF.shape[2]
         if n_mels <= _COEFFICIENTS:

@@ -11,15 +11,14 @@ for 8 kHz and frames of 64 samples. The paper's networks have `n_mels: 80`; para
     V3  flavour v3, width 256, rates 8, 8, 4       1,462,273   the same
 
 Differences from the authors' code: no weight normalisation (so N(0, 0.01), which it overwrites there, is
-not drawn here either), and D's features are without its logits. Those of `small`: G has two kernel sizes
-of two dilations, and 0.1 as its last slope (0.01); D has four layers of each period and scale, of which
-there are two, by plain averages, none with spectral norm.
+not drawn here either), and D's features are without its logits. G of `small` has two kernel sizes of two
+dilations, and 0.1 as its last slope (0.01).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import prod
+from math import gcd, prod
 from typing import Annotated, Any, Literal, NamedTuple
 
 import torch.nn.functional as F
@@ -155,13 +154,14 @@ class Discriminator(nn.Module):
     def __init__(self, options: Options, shape: tuple[int, ...], num_classes: int = 0) -> None:
         super().__init__()
         of_a_period, of_a_scale = _OF_A_PERIOD, _OF_A_SCALE
-        pools: list[nn.Module] = [nn.Sequential(*[nn.AvgPool1d(4, 2, 2)] * number) for number in range(3)]
+        halved = nn.AvgPool1d(4, 2, 2)  # has no weights: one may stand in several places
+        pools: list[nn.Module] = [nn.Sequential(*[halved] * number) for number in range(3)]
         wraps = [spectral_norm, identity_wrap, identity_wrap]
-        if options.flavour == "small":
+        if options.flavour == "small":  # four layers of each period and of two scales, none with spectral norm
             width = max(1, options.width // 16)
-            widths = (width, 2 * width, 4 * width, 4 * width)
+            widths = (width, 2 * width, 4 * width, 4 * width)  # what divides one divides the next
             of_a_period = [ConvSize(channels, 5, 3) for channels in widths]
-            of_a_scale = [ConvSize(width, 15), *(ConvSize(b, 21, 4, max(1, a // 4)) for a, b in pairwise(widths))]
+            of_a_scale = [ConvSize(width, 15), *(ConvSize(b, 21, 4, gcd(a, a // 4 or 1)) for a, b in pairwise(widths))]
             pools = [nn.AvgPool1d(factor) for factor in (1, 2)]
             wraps = [identity_wrap, identity_wrap]
         self.mpd = nn.ModuleList([PeriodDiscriminator(period, shape[0], of_a_period) for period in _PERIODS])

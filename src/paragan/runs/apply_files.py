@@ -122,7 +122,7 @@ def _list_inputs(application: Application, source: Path, request: ApplyRequest) 
         return files, [source.name]
     files = open_reader(str(source), option="INPUT")
     _prepare_files(application, files)
-    if not (names := files.images()):
+    if not (names := files.find()):
         listed = ", ".join(f"{count:,} {kind}" for kind, count in files.ignored.items()) or "nothing"
         raise DataError(f"INPUT: no {application.kind} files in '{source}'; it has: {listed}")
     return files, [name.decode("utf-8", "surrogateescape") for name in names]

@@ -1,6 +1,6 @@
 """Data of a recipe, or only its shape where the files are not here; and batches of noise of that shape."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -13,37 +13,41 @@ from paragan.build.batches import batch_stream
 from paragan.build.data import generates_images
 from paragan.config import RunConfig
 from paragan.core import registry, rng
-from paragan.core.errors import ConfigError
-from paragan.core.source import Source, image_specs
+from paragan.core.errors import ConfigError, ParaganError
+from paragan.core.source import Source, TensorSpec, image_specs
 from paragan.core.types import Batch
 from paragan.loading.loader import BatchStream, Loader
 
 
 class ShapeOnlySource(Source):
-    """Data set that has a shape and classes, but no images: its pixels are random."""
+    """Data set without samples: images and labels of these shapes and classes are random, equal in every batch."""
 
     fingerprint = "none"
 
-    def __init__(self, shape: tuple[int, ...], classes: int, condition: int | None = None) -> None:
-        self.tensors = image_specs(shape, classes > 0, condition)
-        self.class_names = tuple(map(str, range(classes)))
+    def __init__(self, tensors: Mapping[str, TensorSpec], class_names: tuple[str, ...] = ()) -> None:
+        self.tensors = tensors
+        self.class_names = class_names
 
     def __len__(self) -> int:
-        return 1
+        return 1  # a loader repeats it for any batch, and refuses empty data
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
-        """Return random images, for the trial of a game before its first step."""
+        """Return noise for as many samples, for the trial of a game before its first step."""
         draws = rng.generator("shape only")
         tensors = {}
         for name, spec in self.tensors.items():
-            values = 256 if spec.is_image else len(self.class_names)
-            tensors[name] = torch.randint(values, (len(indices), *spec.shape), generator=draws).to(spec.dtype)
+            size = (len(indices), *spec.shape)
+            if spec.dtype.is_floating_point:
+                tensors[name] = (2 * torch.rand(size, generator=draws) - 1).to(spec.dtype)
+            else:  # an image, or the label
+                values = 256 if spec.is_image else max(1, len(self.class_names))
+                tensors[name] = torch.randint(values, size, generator=draws).to(spec.dtype)
         return tensors
 
 
 def shape_only_data(shape: tuple[int, ...], classes: int, condition: int | None, is_image: bool = True) -> build.Data:
     """Return data without images, of this shape. condition: its channels, of pairs. is_image: as in `build.Data`."""
-    source = ShapeOnlySource(shape, classes, condition)
+    source = ShapeOnlySource(image_specs(shape, classes > 0, condition), tuple(map(str, range(classes))))
     return build.Data(train=source, held_out=source, is_image=is_image)
 
 
@@ -59,16 +63,15 @@ def open_data_or_advise(config: RunConfig) -> build.Data:
     """Open the data; `ConfigError` says that a shape can replace it, where the model generates images."""
     try:
         return build.open_data(config)
-    except Exception as error:
+    except (ParaganError, OSError) as error:
         advice = "; or pass --shape CxHxW and --classes N, which need no data" if generates_images(config, None) else ""
         raise ConfigError(f"{error}{advice}") from None
 
 
 def noise_batches(config: RunConfig, data: build.Data, device: torch.device, batch: int) -> Iterator[Batch]:
-    """Yield batches of noise with the shapes of the data; of tensors that are no images, a batch of the data."""
+    """Yield one batch for step after step: noise with the shapes of images, or the first batch of other data."""
     if data.is_image or isinstance(data.train, ShapeOnlySource):
-        source = ShapeOnlySource(data.train.shape, data.num_classes)
-        source.tensors = data.train.tensors  # with the condition, and other tensors of a sample
+        source = ShapeOnlySource(data.train.tensors, data.train.class_names)
         stream: BatchStream = Loader(source, batch, config.seed, device)
     else:
         config = replace(config, train=replace(config.train, batch=batch))

@@ -106,8 +106,8 @@ class TrackerWriter:
                 except Exception as error:
                     self._drop(printable_error(error))
             tracker.finish(self._code)
-        except (Exception, SystemExit) as error:
-            self._error = OSError(printable_error(error))
+        except (Exception, SystemExit) as error:  # some clients call sys.exit
+            self._error = OSError(printable_error(error))  # `write` raises it, without passwords of URLs
 
     def _drop(self, reason: str) -> None:
         if not self._has_dropped:

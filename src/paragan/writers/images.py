@@ -1,4 +1,4 @@
-"""PNG sheets of the samples of a run's fixed latents."""
+"""Sheets of images as files: a run's sample sheets, and PNG or JPEG for others."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ class Writer:
     def write(self, event: Event) -> None:
         """Save the images of an event, if it has any."""
         if event.x_BCHW is not None:
-            create_subfolder(self._folder, "samples")
+            create_subfolder(self._folder, "samples")  # refuses a link, through which it would write elsewhere
             save_grid(event.x_BCHW, self._folder / event.values["path"], event.columns)
 
     def close(self) -> None:
@@ -37,6 +37,6 @@ def save_grid(x_BCHW: Tensor, path: Path, columns: int) -> None:
 
 
 def to_pil_image(sheet_CHW: Tensor) -> Image.Image:
-    """Convert uint8 (1, 3 or 4, H, W) to a Pillow image."""
+    """Convert uint8 (C, H, W) with 1, 3 or 4 channels to a Pillow image; sheets have 1 or 3."""
     array = sheet_CHW.permute(1, 2, 0).numpy()
     return Image.fromarray(array[:, :, 0] if array.shape[2] == 1 else array)

@@ -6,7 +6,7 @@ from torch import nn
 
 import paragan as pg
 from paragan.core.source import TensorSpec
-from paragan.game.named_inputs import discriminator_arguments, tuple_names, with_named_inputs
+from paragan.game.named_inputs import discriminator_arguments, generator_arguments, tuple_names, with_named_inputs
 from tests.unit.api.test_trainer import TINY, Drawn, saved, step_of
 
 SPECS = {name: TensorSpec((1,), torch.float64) for name in ("point", "pitch", "energy")}
@@ -135,9 +135,30 @@ class Drawing(nn.Module):
         return z + level
 
 
+class Converter(nn.Module):
+    latent = 0  # none
+
+    def forward(self, mel):
+        return mel
+
+
+class WithLatentLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.latent = nn.Linear(4, 4)
+
+    def forward(self, mel, pitch):
+        return self.latent(mel) + pitch
+
+
 @pytest.mark.parametrize(
     ("g", "d", "sample", "expected"),
     [
+        (Converter(), Pictures(), None, ("x", "mel")),
+        (Converter(), Pictures(), "audio", ("audio", "mel")),
+        (Converter(), pg.Discriminators(a=Labelled(), b=Pictures()), None, ("x", "y", "mel")),
+        (WithLatentLayer(), Pictures(), None, ("x", "mel", "pitch")),
+        (nn.Sequential(), nn.Sequential(), None, ("input",)),
         (Drawing(), Labelled(), None, ("x", "y", "level")),
         (Drawing(), Labelled(), "image", ("image", "y", "level")),
         (Noise(), Labelled(), None, ("sample", "y")),
@@ -149,3 +170,9 @@ class Drawing(nn.Module):
 )
 def test_values_of_a_tuple_have_the_names_of_the_arguments(g, d, sample, expected):
     assert tuple_names(g, d, sample) == expected
+
+
+@pytest.mark.parametrize("g", [Converter(), WithLatentLayer()], ids=["latent of 0", "layer"])
+def test_an_argument_that_no_sample_has_is_no_latent_of_a_generator_without_one(g):
+    with pytest.raises(pg.ParaganError, match=r"^generator: forward takes 'mel', and a sample"):
+        generator_arguments(g, SPECS)

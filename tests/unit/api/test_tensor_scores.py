@@ -111,6 +111,9 @@ def test_codebook_metrics_of_counted_tokens():
         (torch.full((2, 3), -1), CodebookOptions(codes=4)),
         (torch.zeros(2, dtype=torch.int64), CodebookOptions(codes=4, codebooks=2)),
         (torch.zeros(2, 3, 5, dtype=torch.int64), CodebookOptions(codes=4, codebooks=2)),
+        (torch.zeros(2, 3, 0, dtype=torch.int64), CodebookOptions(codes=4, codebooks=2)),
+        (torch.zeros(0, dtype=torch.int64), CodebookOptions(codes=4, codebooks=2)),
+        (torch.zeros(2, 0), CodebookOptions(codes=4)),
     ],
 )
 def test_tokens_that_are_no_codes_are_refused(tokens, options):

@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import os
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from safetensors.torch import save_file
 
 from paragan.checkpoint import reader
 from paragan.checkpoint.manifest import FORMAT
-from paragan.checkpoint.reader import read_checkpoint
+from paragan.checkpoint.reader import open_verified, read_checkpoint
 from paragan.checkpoint.writer import CheckpointWriter
 from paragan.core.errors import CheckpointError
 from paragan.core.layout import Pieces, TensorLayout
@@ -145,3 +146,14 @@ def test_reader_only_absent_group_is_refused(tmp_path):
     path = CheckpointWriter(folder=tmp_path).save(1, {"d": Pieces({"net/w": torch.zeros(2)})}, {})
     with pytest.raises(CheckpointError, match=r"g\.safetensors is missing or damaged \(not in the manifest\)"):
         read_checkpoint(path, only="g")
+
+
+@pytest.mark.parametrize("replace", [None, os.mkdir, os.mkfifo], ids=["missing", "folder", "pipe"])
+def test_a_file_that_cannot_be_read_is_not_called_another_format(tmp_path, replace):
+    pieces = {"g": Pieces({"net/w": torch.zeros(3)})}
+    path = CheckpointWriter(folder=tmp_path).save(1, pieces, {})
+    (path / "g.safetensors").unlink()
+    if replace is not None:
+        replace(path / "g.safetensors")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        open_verified(path)

@@ -166,7 +166,7 @@ def test_the_start_of_a_file_is_read_alone(tmp_path, kind):
     put(tmp_path / "root" / "a.png")
     path = tmp_path / "root" if kind == "folder" else shutil.make_archive(str(tmp_path / "x"), kind, tmp_path / "root")
     files = open_reader(str(path))
-    (name,) = map(os.fsdecode, files.images())
+    (name,) = map(os.fsdecode, files.find())
     content = (tmp_path / "root" / "a.png").read_bytes()
     assert (files.read(name, 4), files.read(name)) == (content[:4], content)
 

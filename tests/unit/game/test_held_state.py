@@ -4,6 +4,7 @@ from array import array
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -64,6 +65,50 @@ def test_globals_used_in_code_inside_a_function_are_followed(function):
     state = HeldState(function)
     function()
     assert "CALLS[" in state.changed()
+
+
+def counting(start):
+    n = start
+
+    def count():
+        nonlocal n
+        n += 1
+
+    return count
+
+
+def bound(start):
+    return Counting(start).count
+
+
+class Counting:
+    def __init__(self, start):
+        self.n = start
+
+    def count(self):
+        self.n += 1
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [(counting, "n"), (bound, "held[{}].n"), (lambda start: partial(counting(start)), "n")],
+    ids=["closure", "method", "partial"],
+)
+def test_each_of_several_values_of_one_name_is_compared(make, name, number):
+    functions = [make(start) for start in range(3)]
+    state = HeldState(Owner(functions))
+    functions[number]()
+    assert state.changed() == name.format(number)
+
+
+def test_a_number_with_the_name_of_a_tensor_is_named_where_tensors_are_left_out():
+    functions = [counting(0), counting(torch.zeros(()))]
+    state = HeldState(Owner(functions))
+    functions[1]()
+    assert state.changed(of_tensors=False) == "" and state.changed() == "n"
+    functions[0]()
+    assert state.changed(of_tensors=False) == "n"
 
 
 class Files(Mapping):

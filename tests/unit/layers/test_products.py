@@ -24,7 +24,7 @@ FOUR += [(DownConv4x4, (1, 3, 2, 2), F.conv2d), (UpConv4x4, (1, 3, 1, 1), F.conv
 
 @pytest.fixture
 def as_product(monkeypatch):
-    monkeypatch.setattr(strided_conv, "_is_smaller_than_weight", lambda x, weight: True)
+    monkeypatch.setattr(strided_conv, "_is_faster_as_product", lambda x, weight: True)
 
 
 @pytest.mark.parametrize(("kind", "shape", "plainly"), FOUR)

@@ -31,7 +31,7 @@ _ENCRYPTED = 1  # flag of a member of a zip file
 class FileReader(ABC):
     """Base class of folders and archives whose files can be read.
 
-    name: path of the folder or archive. Set by `images`: notices: warnings about links; ignored:
+    name: path of the folder or archive. Set by `find`: notices: warnings about links; ignored:
     number of the other files by suffix; label_files: sorted paths of those that may hold labels.
     endings: of the files to read instead of images, in lower case.
     """
@@ -45,8 +45,8 @@ class FileReader(ABC):
         self.label_files: list[bytes] = []
 
     @abstractmethod
-    def images(self) -> list[bytes]:
-        """Return the sorted relative paths of all images, by extension, without hidden files."""
+    def find(self) -> list[bytes]:
+        """Return the sorted relative paths of all images, or files with `endings`; without hidden ones."""
 
     @abstractmethod
     def has(self, path: str) -> bool:
@@ -108,8 +108,8 @@ class FileReader(ABC):
 class FolderReader(FileReader):
     """Reader of the files in a folder."""
 
-    def images(self, top: bytes = b"") -> list[bytes]:
-        """Return the sorted relative paths of all images in `top`, which is empty or ends with a slash."""
+    def find(self, top: bytes = b"") -> list[bytes]:
+        """Return those in `top`, which is empty or ends with a slash."""
         broken: list[bytes] = []
         below = _image_paths.find_files(Path(self.name, os.fsdecode(top)), broken)
         paths = self._sort([top + path for path in below] if top else below)
@@ -155,7 +155,7 @@ class _ArchiveReader(FileReader):
         super().__init__(path)
         self._links: list[str] = []
 
-    def images(self) -> list[bytes]:
+    def find(self) -> list[bytes]:
         """Members without a name are left out."""
         self._notice_ignored("links in the archive", self._links)
         paths = map(os.fsencode, self._members)
@@ -186,6 +186,7 @@ class ZipReader(_ArchiveReader):
             self._archive = zipfile.ZipFile(path)
         if any(member.flag_bits & _ENCRYPTED for member in self._archive.infolist()):
             raise DataError(f"{path}: the files are encrypted; unpack it with its password, and pass the folder")
+        # of two members of one path the later one counts, as where the archive is unpacked
         members = {member.filename.replace("\\", "/"): member for member in self._archive.infolist()}
         self._members = {self._path_inside(name): member for name, member in members.items() if not name.endswith("/")}
 
@@ -215,6 +216,7 @@ class TarReader(_ArchiveReader):
         for number, tar in enumerate(tars):
             if _tar_files.is_tar(tar, is_plain=True):
                 for entry in _tar_files.plain_members(tar, self._links):
+                    # hidden ones here: with the number of the tar file the name no longer begins with a dot
                     if not _image_paths.is_hidden(os.fsencode(self._path_inside(entry.name))):
                         self._members[self._path(number, entry.name)] = (number, entry.offset_data, entry.size)
             else:
@@ -260,9 +262,8 @@ class TarReader(_ArchiveReader):
             path = os.fsencode(self._path_inside(name)).lower()
             if _image_paths.is_hidden(path):
                 return False
-            file = name.rpartition("/")[2]
-            # `bytes`: by its name alone
-            if is_image_file(path, bytes) or path.endswith((*_image_paths.LABEL_SUFFIXES, b".txt")) or "." not in file:
+            file = name.rpartition("/")[2]  # without a suffix it may be an image
+            if has_image_extension(path) or path.endswith((*_image_paths.LABEL_SUFFIXES, b".txt")) or "." not in file:
                 return True
             self._members[self._path(number, name)] = (number, 0, 0)  # listed, so that it can be counted
             return False

@@ -78,7 +78,7 @@ def open_encoded_images(
         images = TableImages(table_files(root), path)
     else:
         files = open_reader(path, option=option)
-        paths = files.images()
+        paths = files.find()
         tables = _tables_to_read(root, paths)
         if not tables:
             return _open_files(files, paths, option, classes, labels)
@@ -108,7 +108,7 @@ def _open_files(files: FileReader, paths: list[bytes], option: str, classes: Cho
         # what is in the folder besides the tar files
         others = files.ignored - Counter(kind_of_file(os.fsencode(tar)) for tar in tars)
         files = open_tars(tars, root)
-        paths = files.images()
+        paths = files.find()
         files.ignored += others
     check_image_count(files, paths, option)
     return _arrange_images(files, paths, classes, labels)

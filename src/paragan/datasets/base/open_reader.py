@@ -30,7 +30,7 @@ def list_images(path: str, dataset: str) -> tuple[FileReader, list[bytes]]:
     dataset: its name in messages. Raises `DataError` for a path that is missing or damaged, or has fewer than two.
     """
     files = open_reader(path, dataset)
-    paths = files.images()
+    paths = files.find()
     check_image_count(files, paths)
     return files, paths
 

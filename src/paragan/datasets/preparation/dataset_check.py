@@ -51,7 +51,7 @@ def guess_data_set(path: str, settings: Sequence[str] = ()) -> str:
         return "folder"
     try:
         files = open_reader(path)
-        paths = without_reduced_copies(files, files.images())
+        paths = without_reduced_copies(files, files.find())
     except DataError:  # which reading the images reports, if it is one
         return "folder"
     if paths:

@@ -67,9 +67,8 @@ class RandomOpponent:
 class Cell:
     """Game of one grid place, with its centre and mixture weights.
 
-    losses: candidates from which a loss is drawn; empty: the game's loss. weights: of the
-    generators of the neighbourhood. fitness: of the cell's genomes, and score: of its mixture, both
-    measured in the last generation.
+    losses: candidates from which a loss is drawn; empty: the game's loss. weights: of the generators of the
+    neighbourhood. fitness: of the cell's genomes, and score: of its mixture, both measured in the last generation.
     """
 
     number: int

@@ -19,6 +19,7 @@ from paragan.core.errors import ConfigError
 from paragan.core.option_types import Choice
 from paragan.core.types import Batch, Rows, Side
 from paragan.evaluation.score import FailureLog, Score
+from paragan.evaluation.scorer import extractor_name
 from paragan.extensions.grid.cell import Cell, RandomOpponent
 from paragan.extensions.grid.data_shares import DataShares, with_classes
 from paragan.extensions.grid.executors.choice import select_executor
@@ -37,6 +38,7 @@ from paragan.game.prior import Prior
 from paragan.hardware import device as devices
 from paragan.loading.normalise import normalise_images
 from paragan.loading.order import Order
+from paragan.metrics import fd
 
 
 class GridFactory:
@@ -181,8 +183,12 @@ class GridFactory:
 
     @property
     def scored_by(self) -> str | None:
-        """Metric by which mixtures are scored, if they are."""
-        return evaluation.distance_name(self.config, self.data.train) if self.are_scored else None
+        """Metric by which mixtures are scored, as scores name it; None: they are not."""
+        if not self.are_scored:
+            return None
+        features = evaluation.resolved(self.config, self.data.train).features
+        assert features is not None
+        return f"{fd.Metric.name}[{extractor_name(features)}]"
 
     @property
     def loss_names(self) -> list[str]:

@@ -24,9 +24,8 @@ _MAX_BYTES = 1 << 29  # limit of the image cache; other images are generated aga
 class FitnessEvaluator:
     """Evaluator of the genomes of one generation; caches images, logits and losses.
 
-    eval_networks: networks into which genomes are loaded. y_B: labels of the latents. reals:
-    returns the real batch of a cell, the same object for cells with the same data, which it holds:
-    its `id` is the key.
+    eval_networks: networks into which genomes are loaded. y_B: labels of the latents. reals: returns the real batch of
+    a cell, the same object for cells with the same data, which it holds: its `id` is the key.
     """
 
     eval_networks: Mapping[Side, EvalNetwork]

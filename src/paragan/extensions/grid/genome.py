@@ -129,8 +129,7 @@ class Genome:
 class EvalNetwork:
     """Network into which genomes are loaded for evaluation.
 
-    net: newly made, with the players' architecture; it is never trained. calling: how the players
-    call their networks.
+    net: newly made, with the players' architecture; it is never trained. calling: how the players call their networks.
     """
 
     def __init__(self, net: nn.Module, calling: Calling = _DEFAULT_CALLING) -> None:

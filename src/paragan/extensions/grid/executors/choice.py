@@ -44,9 +44,8 @@ def train_in_loop(cells: Sequence[Cell], num_batches: int, loss_of: LossOf) -> d
 class AutoExecutor:
     """`population.Executor` that chooses among others by measurement.
 
-    Runs a few steps with each before the first generation, in turns, and undoes them; then prints
-    its choice. Rounding depends on the choice, so a resumed run repeats it. executors: by name.
-    chosen: name of the choice.
+    Runs a few steps with each before the first generation, in turns, and undoes them; then prints its choice. Rounding
+    depends on the choice, so a resumed run repeats it. executors: by name. chosen: name of the choice.
     """
 
     def __init__(self, executors: Mapping[str, Executor], log: Callable[[str], None]) -> None:

@@ -137,8 +137,7 @@ class _StackedCells:
 class _StackedSlot:
     """`core.protocols.PlayerSlot` for the players of one side.
 
-    scalars: last values of each cell, by name. graph: records turns; None: no recording. loss: loss
-    of the turns.
+    scalars: last values of each cell, by name. graph: records turns; None: no recording. loss: loss of the turns.
     """
 
     graph: Callable[[], Graph] | None = None

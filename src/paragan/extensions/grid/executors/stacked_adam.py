@@ -94,8 +94,7 @@ class StackedAdam:
     def count(self, images: int) -> Tensor | None:
         """Count an update over `images` images of each cell, before its `step`.
 
-        Returns the weight by which the averages then move towards the weights, 0-dim; None without
-        averages.
+        Returns the weight by which the averages then move towards the weights, 0-dim; None without averages.
         """
         for player in self.players:  # what the host knows; skips are counted in `updates_C`
             player.version += 1

@@ -1,8 +1,7 @@
 """Networks of many cells as one: their weights are rows of one matrix, for a single call.
 
-The rows of a batch belong to the first cell, then to the second, and so on, equally many of each.
-The networks of the cells remain usable: their weights and buffers become views, so that optimisers,
-averages and genomes work as before.
+The rows of a batch belong to the first cell, then to the second, and so on, equally many of each. The networks of the
+cells remain usable: their weights and buffers become views, so that optimisers, averages and genomes work as before.
 """
 
 from collections.abc import Mapping, Sequence

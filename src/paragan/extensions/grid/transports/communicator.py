@@ -13,15 +13,14 @@ _POLL_S = 0.05  # polling interval of `stopped`
 
 
 class Communicator(ABC):
-    """Collectives and messages among the workers that train (LOCAL).
+    """Collectives and messages among the workers that train.
 
     It belongs to one membership: when that changes, all workers leave it and create another.
 
-    A message is a 1-d contiguous uint8 tensor on the host, of any length. Sent and received
-    messages must not be modified: another worker may be reading them. Every wait ends in a
-    `WorkerError` at the time-out, and within 0.2 s after `stopped` becomes true; then only `abort`
-    may follow. One thread at a time calls it. All workers make the same calls of `exchange` and
-    `gather`, in one order.
+    A message is a 1-d contiguous uint8 tensor on the host, of any length. Sent and received messages must not be
+    modified: another worker may be reading them. Every wait ends in a `WorkerError` at the time-out, and within 0.2 s
+    after `stopped` becomes true; then only `abort` may follow. One thread at a time calls it. All workers make the same
+    calls of `exchange` and `gather`, in one order.
 
     rank, size: among the workers; a coordinator that does not train takes part in `gather` and in
     exchanges `with_root`, and has the rank `size`. peers: the workers that this one exchanges
@@ -41,14 +40,14 @@ class Communicator(ABC):
     def exchange(self, sends: Mapping[int, Sequence[Tensor]], with_root: bool = False) -> dict[int, list[Tensor]]:
         """Send messages to some workers; return, by worker, its messages of the same call.
 
-        Each of them names this worker, if need be with no messages. with_root: the coordinator
-        takes part, too.
+        Each of them must name this worker in its own call; an empty list is enough. with_root: the
+        coordinator takes part, too.
         """
         self._num_exchanges += 1
         return self._swap(sends, self._num_exchanges, with_root)
 
     def gather(self, messages: Sequence[Tensor]) -> list[list[Tensor]] | None:
-        """Return the messages of all workers at the root (GLOBAL); None elsewhere.
+        """Return the messages of all workers at the root; None elsewhere.
 
         Collective: every worker must call this. All messages have arrived when it returns.
         """
@@ -56,7 +55,8 @@ class Communicator(ABC):
         is_root = self.rank == self.root
         sends = dict.fromkeys(self.links, ()) if is_root else {self.root: messages}
         received = self._swap(sends, -self._num_gathers, with_root=True)
-        # the root makes this second call once it has received everything: then all may return
+        # the root makes this second call once it has received everything: then all may return. Both have one number, as
+        # messages between two workers arrive in order
         self._swap(dict.fromkeys(sends, ()), -self._num_gathers, with_root=True)
         if not is_root:
             return None
@@ -81,7 +81,7 @@ class Communicator(ABC):
 
 
 # (order, stopped) -> communicator. The order has the number of the `membership`, `rank` and `peers` of this process,
-# and by worker its rank under mpiexec (`places`), or their number (`size`).
+# and by worker its rank under mpiexec (`places`), or their number (`size`). It comes as JSON from the coordinator.
 CommunicatorFactory = Callable[[Mapping[str, Any], Callable[[], bool]], Communicator]
 
 

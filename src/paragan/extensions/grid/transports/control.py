@@ -1,8 +1,7 @@
 """Control plane: JSON messages between a coordinator and its workers over persistent connections.
 
-Messages are authenticated but not encrypted: they must not contain secrets. Each connection has a
-thread, asleep in `recv`: a grid has tens of workers and at most about a thousand, so that a slow or
-hostile peer blocks only its thread.
+Messages are authenticated but not encrypted: they must not contain secrets. Each connection has a thread, asleep in
+`recv`: a grid has tens of workers and at most about a thousand, so that a slow or hostile peer blocks only its thread.
 """
 
 import queue

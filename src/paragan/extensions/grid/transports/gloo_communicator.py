@@ -1,10 +1,9 @@
 """Communicator of processes over gloo links: one link to each peer, and from all to the root.
 
-No group contains all workers: a failed worker breaks only its links. A link has a `GlooSender` and
-a receiving thread at either end, and between two workers a gloo group for each direction: gloo
-waits for the receiver before it sends, and in one group its reply would wait for all that the
-receiver sends itself, so that the two would take turns. A link that only joins a worker to the root
-is one group.
+No group contains all workers: a failed worker breaks only its links. A link has a `GlooSender` and a receiving thread
+at either end, and between two workers a gloo group for each direction: gloo waits for the receiver before it sends, and
+in one group its reply would wait for all that the receiver sends itself, so that the two would take turns. A link that
+only joins a worker to the root is one group.
 """
 
 import threading
@@ -27,10 +26,9 @@ _FAREWELL_S = 0.4  # for messages that announce an abort
 class GlooCommunicator(Communicator):
     """`Communicator` over gloo; the constructor returns when all workers are present and connected.
 
-    store: shared by all workers. name: unique to the membership. max_bytes: of a received message;
-    a longer one is rejected before memory is allocated. timeout_s: of every wait. stopped: polled
-    during every wait. coordinated: one more process, of rank `size`, does not train. host: as in
-    `gloo_link.connect_pair`.
+    store: shared by all workers. name: unique to the membership. max_bytes: of a received message; a longer one is
+    rejected before memory is allocated. timeout_s: of every wait. stopped: polled during every wait. coordinated: one
+    more process, of rank `size`, does not train. host: as in `gloo_link.connect_pair`.
     """
 
     def __init__(

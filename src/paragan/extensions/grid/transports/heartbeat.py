@@ -1,13 +1,11 @@
 """Heartbeats: a worker reports its state from a separate thread, also while it does not train; and their absence.
 
-A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the
-longest of them. The phi accrual detector (Hayashibara et al. 2004) adapts similarly, by the
-quantile of a normal distribution. Delays on a busy machine come in bursts and have a long tail,
-where that quantile is exceeded several times as often.
+A silence is suspect when it is longer than all recent gaps, and a failure when it is four times the longest of them.
+The phi accrual detector (Hayashibara et al. 2004) adapts similarly, by the quantile of a normal distribution. Delays on
+a busy machine come in bursts and have a long tail, where that quantile is exceeded several times as often.
 
-Silence is measured while the caller looks: a gap of more than one heartbeat between two looks
-counts as one heartbeat, so that a coordinator that was suspended does not blame its workers, and a
-slow one still finds those that have failed.
+Silence is measured while the caller looks: a gap of more than one heartbeat between two looks counts as one heartbeat,
+so that a coordinator that was suspended does not blame its workers, and a slow one still finds those that have failed.
 """
 
 import threading

@@ -85,14 +85,12 @@ class MpiWorld:
 class MpiCommunicator(Communicator):
     """`Communicator` of a new membership over MPI; the constructor returns when all its processes are present.
 
-    Collective: every process of the membership must construct it, and no other. name: unique to the
-    membership. workers: their ranks in WORLD, by rank as a worker. coordinator: a process in WORLD
-    that does not train and gathers instead of worker 0. It has no peers, its `rank` is the number
-    of workers, and it takes no part in exchanges of the workers alone. max_bytes, timeout_s,
-    stopped: as in `GlooCommunicator`.
+    Collective: every process of the membership must construct it, and no other. name: unique to the membership.
+    workers: their ranks in WORLD, by rank as a worker. coordinator: a process in WORLD that does not train and gathers
+    instead of worker 0. It has no peers, its `rank` is the number of workers, and it takes no part in exchanges of the
+    workers alone. max_bytes, timeout_s, stopped: as in `GlooCommunicator`.
 
-    mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by
-    `stopped`.
+    mpiexec ends all processes if one is killed; one that hangs is found by the time-out, or by `stopped`.
 
     In a call each worker sends its peers a head of int64 (the number of the call and the lengths of
     its messages); the messages travel by a neighbourhood collective.

@@ -60,8 +60,7 @@ class ReceiveBuffer:
     def mark_left(self, peer: int, failed: int) -> None:
         """Record that a worker leaves.
 
-        failed: the worker that it could not reach, NO_FAILURE, or CLOSED (an error only if more is
-        expected).
+        failed: the worker that it could not reach, NO_FAILURE, or CLOSED (an error only if more is expected).
         """
         if failed >= 0:
             error = WorkerError(f"worker {peer} has left because worker {failed} failed", failed)

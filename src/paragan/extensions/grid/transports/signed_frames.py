@@ -1,10 +1,9 @@
 """Signed frames of the control plane, and the handshake that opens a session of them.
 
-A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a
-JSON object in UTF-8. The signature covers the body, its direction and a counter. The coordinator
-sends a nonce first; the worker answers with a nonce and its description, signed under the first;
-all that follows is signed under the run's token and both nonces. So a frame is valid once, at one
-position of one connection. The body is authenticated, not encrypted.
+A frame is the length of its body (4 bytes, big-endian), an HMAC-SHA256 (32 bytes) and the body: a JSON object in UTF-8.
+The signature covers the body, its direction and a counter. The coordinator sends a nonce first; the worker answers with
+a nonce and its description, signed under the first; all that follows is signed under the run's token and both nonces.
+So a frame is valid once, at one position of one connection. The body is authenticated, not encrypted.
 """
 
 import hmac

@@ -24,10 +24,9 @@ class FailedWorker(Exception):
 class Member:
     """Worker of a grid, as the coordinator knows it.
 
-    heartbeat: sends heartbeats to the worker. rank: among the active workers, -1 if it is spare.
-    speed: cells per second of its last generation. state, progress: from its last heartbeat.
-    progressed_at: time of its last progress, even a single step. is_suspect: it has been silent for
-    longer than usual. messages: not read yet.
+    heartbeat: sends heartbeats to the worker. rank: among the active workers, -1 if it is spare. speed: cells per
+    second of its last generation. state, progress: from its last heartbeat. progressed_at: time of its last progress,
+    even a single step. is_suspect: it has been silent for longer than usual. messages: not read yet.
     """
 
     name: str
@@ -54,10 +53,9 @@ class Member:
 class Membership:
     """Workers of a grid.
 
-    accept: returns the next worker that joins, or None. on_failure: called with the description of
-    a failed worker. timeout_s: time a worker may take for an answer without any progress, even if
-    it sends heartbeats. is_recoverable: whether others can take over the cells of a failed worker;
-    if not, the run ends.
+    accept: returns the next worker that joins, or None. on_failure: called with the description of a failed worker.
+    timeout_s: time a worker may take for an answer without any progress, even if it sends heartbeats. is_recoverable:
+    whether others can take over the cells of a failed worker; if not, the run ends.
 
     is_stale: the active workers have to be chosen again. has_failed: an active worker has failed.
     """
