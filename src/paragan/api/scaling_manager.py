@@ -36,26 +36,25 @@ _FINISHED = "finished"
 class ScalingManager:
     """Training of a pair of networks on the available workers (the ParaGAN poster, figure 5).
 
-    config: the best settings of a single worker; `config.max_steps` are the steps of the run. bs:
-    images of a batch over `num_workers` workers: torchrun's ranks, or one process alone. Each has
-    bs / num_workers images, however many exist; `self.config` is the config of the run, with the
-    resulting batch. The number of steps is unchanged: the images of a run grow with its batch.
+    config: the best settings of a single worker; `config.max_steps` is the range of its steps. bs: images of a batch
+    over `num_workers` workers: torchrun's ranks, or one process alone. Each has bs / num_workers images, however many
+    exist; `self.config` is the config of the run, with the resulting batch. The number of steps is unchanged: the
+    images of a run grow with its batch.
 
-    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam
-    (Malladi et al. 2022; betas and eps do not change here); `linear`, r itself, for SGD (Goyal et
-    al. 2017, section 2.1, after a warm-up: `schedule.warmup`); `none`.
+    rule: how both learning rates follow a batch r times that of `config`: `sqrt` of r, for Adam (Malladi et al. 2022;
+    betas and eps do not change here); `linear`, r itself, for SGD (Goyal et al. 2017, section 2.1, after a warm-up:
+    `schedule.warmup`); `none`.
 
-    plan: None: only batch and rates change. `auto`: the first step measures this pair on rank 0, and
-    chooses the settings of the workers by simulation, as `paragan train --plan auto` does; `plan`
-    has them, with reasons. A file: of `paragan plan --choose --json`.
+    plan: None: only batch and rates change. `auto`: the first step measures this pair on rank 0, and chooses the
+    settings of the workers by simulation, as `paragan train --plan auto` does; `plan` has them, with reasons. A file:
+    of `paragan plan --choose --json`; its batch replaces `bs`.
 
-    tune: None, or ranges of settings, such as {"g.optimizer.lr": "log:1e-5..1e-3"}: the first step
-    trains `trials` trials of a tenth of the run's steps on all workers, and the run has the values
-    of the best Frechet distance (extra `tune`; docs/how-to/train/tune.md has the ranges). The trials are in
-    OUT-tune. A run that exists keeps its values.
+    tune: None, or ranges of settings, such as {"g.optimizer.lr": "log:1e-5..1e-3"}: the first step trains `trials`
+    trials of a tenth of the run's steps on all workers, and the run has the values of the best Frechet distance (extra
+    `tune`; docs/how-to/train/tune.md has the ranges). The trials are in OUT-tune. A run that exists keeps its values.
 
-    out: the run folder; runs/NAME after the program unless given. Repeating the program resumes from
-    its newest checkpoint; fresh: set a former run aside. Raises children of `paragan.ParaganError`.
+    out: the run folder; runs/NAME after the program unless given. Repeating the program resumes from its newest
+    checkpoint; fresh: set a former run aside. Raises children of `paragan.ParaganError`.
     """
 
     def __init__(
@@ -113,7 +112,7 @@ class ScalingManager:
             for event in trainer.run(num_steps=1):
                 session.write(event)
             if trainer.clock.images >= trainer.images:
-                for event in trainer.run():  # local SGD takes steps until all ranks have equal weights again
+                for event in trainer.run():  # ends it; local SGD first takes steps until all weights are equal again
                     session.write(event)
         if session.trainer.is_finished:
             self._finish(session)
@@ -121,12 +120,11 @@ class ScalingManager:
     def eval(self, metric: str = "fd") -> float:
         """Return a score of the sampling generator. Collective: every rank must call this.
 
-        metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in
-        features of the run's extractor. `fid` is the published distance with
-        `evaluation.features=inception`; with another extractor it is read as `fd`. A printed line
-        says which features were compared. Raises `ConfigError` for other names.
+        metric: one of the run's metrics, such as `coverage`; `fd` is the Frechet distance in features of the run's
+        extractor. `fid` is the published distance with `evaluation.features=inception`; with another extractor it is
+        read as `fd`. A printed line says which features were compared. Raises `ConfigError` for other names.
         """
-        with self._running_session(method="eval") as session:
+        with self._running_session(needs_equal_weights_for="eval") as session:
             trainer = session.trainer
             if trainer.scored_at != trainer.clock.step:
                 for event in trainer.scores():
@@ -148,7 +146,7 @@ class ScalingManager:
 
     def save(self) -> None:
         """Save a checkpoint, besides the scheduled ones. Collective: every rank must call this."""
-        with self._running_session(method="save") as session:
+        with self._running_session(needs_equal_weights_for="save") as session:
             trainer = session.trainer
             if trainer.saved_at != trainer.clock.step:
                 session.write(trainer.save())
@@ -177,16 +175,17 @@ class ScalingManager:
         return self._session
 
     @contextmanager
-    def _running_session(self, method: str = "") -> Iterator[Session]:
-        """Yield the session; a failure inside ends it. method: set if ranks need equal weights."""
+    def _running_session(self, needs_equal_weights_for: str | None = None) -> Iterator[Session]:
+        """Yield the session; a failure inside ends it. needs_equal_weights_for: name of the method, for the message."""
         session = self._begun_session
         if self._end == _FINISHED:
             yield session  # already scored and saved
             return
         self._check_open()
-        if method and not session.trainer.is_synchronized:
+        if needs_equal_weights_for and not session.trainer.is_synchronized:
             raise ConfigError(
-                f"{method}: the ranks have not averaged their weights since the last step; call train(gan) first"
+                f"{needs_equal_weights_for}: the ranks have not averaged their weights since the last step; call "
+                "train(gan) first"
             )
         try:
             with runs.record_failure(session):
@@ -227,7 +226,8 @@ class ScalingManager:
                 model=networks,
                 resume_hint="the same program resumes",
             )
-            self._session = self._exits.enter_context(runs.open_session(request, self.world, lambda: False))
+            session = runs.open_session(request, self.world, stop=lambda: False)  # signals do not end a program's loop
+            self._session = self._exits.enter_context(session)
         self._gan = gan
 
     def _planned(self, plan: str | Path, networks: Networks) -> RunConfig:
@@ -236,10 +236,10 @@ class ScalingManager:
         from paragan.extensions.planning.planned_training import plan_program
 
         unscaled, rule = self._unscaled
-        unscaled = replace(networks.recorded_in(unscaled), train=replace(unscaled.train, kimg=self.config.train.kimg))
+        train = replace(unscaled.train, kimg=self.config.train.kimg)  # of the run's steps, at the batch to be planned
         planned, self.plan = plan_program(
             plan,
-            unscaled,
+            replace(networks.recorded_in(unscaled), train=train),
             networks,
             world=self.world,
             folder=None if self._fresh else self._out,
@@ -247,7 +247,8 @@ class ScalingManager:
             rule=rule,
             log=self._log,
         )
-        return planned
+        kimg = self.config.train.kimg * (planned.train.batch / self.config.train.batch)  # a file has its own batch
+        return replace(planned, train=replace(planned.train, kimg=kimg))
 
     def _finish(self, session: Session) -> None:
         self._end = _FINISHED

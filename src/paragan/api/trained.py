@@ -33,15 +33,14 @@ def load(
 ) -> Sampler:
     """Open the generator of a run folder or its address, or of a file of `paragan export` or a published project.
 
-    A run is opened at its newest undamaged checkpoint. trust: import outside code that the config
-    names; otherwise such a config is refused. best: use the run's checkpoint with the best score.
-    generator: for a run whose networks came from memory, the class that was trained or an object of
-    it; a copy receives the trained weights. That of a `Trainer` samples if latents are its only input; otherwise
-    `sample` is refused, and a program calls `net` with the inputs by name, as in `load(…).net(image=x)`. settings: by
-    dotted key, for a checkpoint of a published project whose file does not tell them, such as
-    {"data.sample_rate": 16000}; every tensor must find its place. device: auto (an accelerator if available), or a
-    name that torch.device takes. Nothing is unpickled, the training data is not needed, and nothing is written.
-    Raises children of `paragan.ParaganError`.
+    A run is opened at its newest undamaged checkpoint. trust: import outside code that the config names; otherwise such
+    a config is refused. best: use the run's checkpoint with the best score. generator: for a run whose networks came
+    from memory, the class that was trained or an object of it; a copy receives the trained weights. That of a `Trainer`
+    samples if latents are its only input; otherwise `sample` is refused, and a program calls `net` with the inputs by
+    name, as in `load(…).net(image=x)`. settings: by dotted key, for a checkpoint of a published project whose file does
+    not tell them, such as {"data.sample_rate": 16000}; every tensor must find its place. device: auto (an accelerator
+    if available), or a name that torch.device takes. Nothing is unpickled, the training data is not needed, and nothing
+    is written. Raises children of `paragan.ParaganError`.
     """
     model = None if generator is None else partial(_networks, generator)
     folder = Path(path)

@@ -1,7 +1,7 @@
 """Adaptive weight of the adversarial loss (Esser et al. 2021, "Taming Transformers", equation 7).
 
 |grad of the other terms| / (|grad of the adversarial term| + 1e-4) at the weights of G's last layer,
-limited to [0, 1e4]. Where no other term is in an update, the first norm is 0, and so is the weight.
+limited to [0, 1e4].
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ _DELTA = 1e-4
 _MAX_WEIGHT = 1e4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Where gradients are compared."""
 
@@ -50,6 +50,7 @@ class Balancer(balancer.Balancer):
         _check_not_alone([*others, *gradients.absent])  # again: terms that do not depend on G's output are known now
         if not others:
             return {ADVERSARIAL: gradients.at_output[ADVERSARIAL][0].new_zeros(())}
+        # without `adversarial.weight`, which the gradient has already
         factor = gradients.norm(others) / (gradients.norm([ADVERSARIAL]) / weight + _DELTA)
         return {ADVERSARIAL: factor.clamp(max=_MAX_WEIGHT)}
 

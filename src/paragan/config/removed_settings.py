@@ -24,8 +24,9 @@ def replacement_of(*keys: str) -> str | None:
 
 
 def replacement_of_option(path: str, category: str, name: str, key: str) -> str | None:
-    """Return what to do instead of an option, at a dotted path, of a file of a category; None if none had it.
+    """Return what to do instead of an option; None if none had it.
 
+    path: such as `model.width`. category, name: of its file, such as models and dcgan; "" where no file is chosen.
     An option that `name` never had gets the text of the files that had it, if they all agree and none has it today.
     """
     replacement = replacement_of(f"{category}.{name}.{key}", path)

@@ -9,7 +9,7 @@ from safetensors import SafetensorError
 from paragan.core.dist import World
 from paragan.core.errors import CheckpointError, ConfigError, RankError, describe_error, is_out_of_memory
 
-_FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)
+_FILE_ERRORS = (CheckpointError, OSError, SafetensorError, RuntimeError)  # the last: of torch, as for other shapes
 
 
 def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
@@ -40,7 +40,7 @@ def run_on_all_ranks(world: World, act: Callable[[], Any]) -> list[Any]:
 def run_on_main(world: World, act: Callable[[], Any]) -> Any:
     """Call `act` on rank 0 alone, and return its result (JSON) on every rank. Collective.
 
-    Errors as in `run_on_all_ranks`.
+    Errors as in `run_on_all_ranks`; a process alone raises those of `act`.
     """
     if world.size == 1:
         return act()
@@ -48,7 +48,7 @@ def run_on_main(world: World, act: Callable[[], Any]) -> Any:
 
 
 def raise_on_all_ranks(world: World, error: Exception | None) -> None:
-    """Raise a `ConfigError` on every rank if one of them passes an error. Collective."""
+    """Raise a `ConfigError` on every rank if one passes an error of any kind, also out of memory. Collective."""
     texts = world.gather(None if error is None else describe_error(error))
     failed = [(rank, text) for rank, text in enumerate(texts) if text is not None]
     if failed:
@@ -58,9 +58,11 @@ def raise_on_all_ranks(world: World, error: Exception | None) -> None:
 
 @contextmanager
 def rank_error_from(problem: str, advice: str) -> Iterator[None]:
-    """Raise a `RankError` for a `RuntimeError` of torch in the block: a rank did not take part."""
+    """Raise a `RankError` for a `RuntimeError` of torch in the block other than lack of memory: a rank is missing."""
     try:
         yield
     except RuntimeError as error:
+        if is_out_of_memory(error):  # on this rank
+            raise
         first = str(error).partition("\n")[0][:200]
         raise RankError(f"{problem} ({first}); {advice}") from error

@@ -96,7 +96,8 @@ class PhaseClock:
         self.changes += 1
 
     def stretch(self) -> tuple[Phase, float]:
-        """Return phase and seconds of the longest stretch since `longest` was set; thread-safe."""
+        """Return phase and seconds of the longest stretch since `longest` was set; for any thread."""
+        # first: if this stretch ends meanwhile, it is in `longest`
         lasting = self.current, self._now() - self._began
         return max(self.longest, lasting, key=lambda stretch: stretch[1])
 
@@ -136,7 +137,7 @@ def turn_phase(method: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(method)
     def in_phase(*args: P.args, **options: P.kwargs) -> T:
-        player: Any = args[0]
+        player: Any = args[0]  # of a room above; and `Side` would import torch, which this file does not
         with phase(Phase.G_TURN if player.side.value == "g" else Phase.D_TURN):
             return method(*args, **options)
 

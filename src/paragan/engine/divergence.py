@@ -15,9 +15,9 @@ _MAX_SKIPPED = 100  # updates in a row; fp16 finds its loss scale within about 2
 class SkipMonitor:
     """Monitor of skipped updates since its construction; a call synchronizes once per player.
 
-    world: ranks that train the same run, with equal or other players. source: of their samples. applied: due turns and
-    updates of each player when `raise_if_idle` last saw a new update; a resumed run with rollbacks sets those of the
-    former session, so that skips before a kill count.
+    world: ranks that train the same run, with equal or other players. source: of their samples. last_applied: (due
+    turns, updates) of each player when `raise_if_idle` last saw a new update. A resumed run with rollbacks sets those
+    of the former session, so that skips before a kill count.
     """
 
     def __init__(self, players: Mapping[str, Player], world: World = ALONE, source: Source | None = None) -> None:
@@ -27,16 +27,16 @@ class SkipMonitor:
         self._not_finite: set[str] = set()  # names of samples, of all ranks
         self._reported = {name: player.num_skipped() for name, player in players.items()}
         self._first = {name: (player.due_turns, int(player.updates)) for name, player in players.items()}
-        self.applied = dict(self._first)
+        self.last_applied = dict(self._first)
 
     def messages(self) -> list[str]:
         """Return a line for each player that skipped updates since the last call, and for what is new in the data.
 
-        Collective.
+        Collective. What the notices of the source have named has no line.
         """
         new = self._new_not_finite()
-        is_new = bool(new) and not (self._source is not None and self._source.notices_not_finite)
-        lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if is_new else []
+        has_line = bool(new) and not (self._source is not None and self._source.notices_not_finite)
+        lines = [f"warning: {not_finite_message(new, ', and updates on it are skipped')}"] if has_line else []
         for name, player in self._players.items():
             count = player.num_skipped()
             if count > self._reported[name]:
@@ -66,9 +66,9 @@ class SkipMonitor:
         """Return the text about a player of this rank that skipped too many updates, or ""."""
         for name, player in self._players.items():
             updates = int(player.updates)
-            if updates > self.applied[name][1]:
-                self.applied[name] = (player.due_turns, updates)
-            idle = player.due_turns - self.applied[name][0]
+            if updates > self.last_applied[name][1]:
+                self.last_applied[name] = (player.due_turns, updates)
+            idle = player.due_turns - self.last_applied[name][0]
             first_due_turns, first_updates = self._first[name]
             has_only_skipped = player.due_turns > first_due_turns and updates == first_updates
             if idle >= _MAX_SKIPPED or (at_the_end and has_only_skipped):  # a session may be shorter than the limit

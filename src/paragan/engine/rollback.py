@@ -52,9 +52,9 @@ class RollbackLoop(TrainingLoop):
     def _log_step(self, report: Report) -> Iterator[Event]:
         assert self._log is not None
         # updates that were skipped before a kill count, too: the checkpoint has them; from then on both are one dict
-        self._log.skips.applied |= self._state.applied
+        self._log.skips.last_applied |= self._state.applied
         yield from self._watched(partial(super()._log_step, report))
-        self._state.applied = self._log.skips.applied
+        self._state.applied = self._log.skips.last_applied
 
     def _run_due(self, report: Report) -> Iterator[Event]:
         if self.roles.is_split and self._returned_at == self.clock.step:

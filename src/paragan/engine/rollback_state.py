@@ -23,8 +23,8 @@ class RollbackState:
     good checkpoint; -1: none. older: steps of older good ones, one for each doubling of the distance to `good`.
     good_images: images trained on at the newest good measurement. target: step to which the newest rollback has
     returned. trial_images: images up to which another collapse means that this rollback did not help. power: exponent
-    of `lr_factor` in it; 0: the rates stayed. lr_factors: product of all factors so far, by player. applied: as
-    in `SkipMonitor`.
+    of `lr_factor` in it; 0: the rates stayed. lr_factors: product of all factors so far, by player. applied:
+    `last_applied` of `SkipMonitor`.
     """
 
     monitor: CollapseMonitor

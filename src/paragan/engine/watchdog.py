@@ -12,7 +12,7 @@ from paragan.core.phases import WHOLE, Phase, PhaseClock
 
 _MIN_DURATIONS = 3  # of a phase, from which its limit is learned
 _SHARE = 0.99  # quantile of the durations
-_WHOLE_FACTOR = 5  # of the least limit of checkpoints and evaluations
+_WHOLE_FACTOR = 5  # least limit of checkpoints and evaluations, as a multiple of `floor_s`
 _MAX_PERIOD_S = 1.0
 
 
@@ -38,7 +38,7 @@ class HangLimits:
 
 @dataclass(frozen=True)
 class Progress:
-    """State of a training thread: its phase, since when, and how long its process was suspended."""
+    """State of a training thread: its phase, for how long, and how long its process was suspended."""
 
     phase: Phase
     seconds: float
@@ -84,7 +84,7 @@ class Watchdog:
         self._thread.join(_MAX_PERIOD_S)
 
     def progress(self) -> Progress:
-        """Return the longest stretch of a phase since the look before the newest one."""
+        """Return the longest stretch of a phase since the look before; valid inside `on_stall` and `on_look`."""
         phase, seconds = self._clock.stretch()
         return Progress(phase, seconds, self._suspended_s)
 

@@ -1,5 +1,6 @@
 """Metrics of a score: those that a config names, or the default ones that apply to the data."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,16 @@ def choose_metrics(choices: Sequence[Choice] | None, available: frozenset[Needs]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigError(f"evaluation.metrics has {twice[0]} twice; name each metric once")
     return metrics
+
+
+def number_of(value: Any) -> float:
+    """Return a metric's value as a number; `TypeError` or `ValueError` for others than numbers and tensors of one."""
+    if isinstance(value, str):
+        raise TypeError(f"compute returned the text {value[:40]!r}, not a number")
+    number = float(value)
+    if math.isnan(number):
+        raise ValueError("compute returned NaN")
+    return number
 
 
 def reads_features(choices: Sequence[Choice] | None) -> bool:

@@ -16,10 +16,10 @@ from paragan.core.option_types import Choice
 from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, dtype_name
 from paragan.datasets.base.in_memory import InMemorySource
-from paragan.evaluation.chosen_metrics import ChosenMetric, check_enough, choose_metrics
+from paragan.evaluation.chosen_metrics import ChosenMetric, check_enough, choose_metrics, number_of
 from paragan.evaluation.extractor_fit import accuracy_warning, available_needs, check_accepted, classifies_data
 from paragan.evaluation.generated_features import Generate, compute_features, row_blocks, sample_generator
-from paragan.evaluation.interval import half_sample_interval, number_of
+from paragan.evaluation.interval import half_sample_interval
 from paragan.evaluation.reference_features import real_features, real_images
 from paragan.evaluation.score import FailureLog, Score
 from paragan.features.base import classifier

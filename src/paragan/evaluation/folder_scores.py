@@ -18,8 +18,7 @@ from paragan.core.metric import Metric, Needs, SampleFeatures
 from paragan.core.process_environment import num_cores
 from paragan.datasets.base.open_images import open_encoded_images
 from paragan.datasets.base.whole_images import decode_whole, whole_image
-from paragan.evaluation.chosen_metrics import ChosenMetric
-from paragan.evaluation.interval import number_of
+from paragan.evaluation.chosen_metrics import ChosenMetric, number_of
 from paragan.evaluation.statistics_files import FILE_SUFFIX, has_statistics, read_statistics
 from paragan.features.base.extractor import FeatureExtractor
 from paragan.loading.order import Order

@@ -70,14 +70,14 @@ def compute_features(
             x, labels = generate(first, count)
             features = extractor.compute(x, labels)
             computed.append(replace(features, image_BCHW=to_uint8(x)) if with_images else features)
-        except Exception as error:
+        except Exception as error:  # never `StopRequested`: an extractor that trains has done so before
             if is_sharded and x is None:
                 raise
             failure = failure or error
         require_finite(x, world)  # before the failure: an extractor fails because images are not finite
         if failure is not None and world.size == 1:
             raise failure
-    raise_on_all_ranks(world, failure)
+    raise_on_all_ranks(world, failure)  # with one error for all, the run can continue without this score
     return _gather(SampleFeatures.concatenate(computed), [count for _, count in blocks], world)
 
 

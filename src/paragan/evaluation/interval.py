@@ -1,8 +1,6 @@
 """Intervals of metrics, by halves of the generated images."""
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,16 +33,7 @@ def half_sample_interval(
         raise
     except Exception:  # of any kind: a metric may be a user's, and half of the images too few for it
         return None
+    # no factor: a mean over half of n, drawn without replacement, has the variance s^2 / n of one over n
     error = float(torch.tensor(halves, dtype=torch.float64).std())
     low, high = value - _WIDTH * error, value + _WIDTH * error
     return (max(low, 0.0), min(high, 1.0)) if is_share else (low, high)
-
-
-def number_of(value: Any) -> float:
-    """Return a metric's value as a number; `TypeError` or `ValueError` for others than numbers and tensors of one."""
-    if isinstance(value, str):
-        raise TypeError(f"compute returned the text {value[:40]!r}, not a number")
-    number = float(value)
-    if math.isnan(number):
-        raise ValueError("compute returned NaN")
-    return number

@@ -13,10 +13,10 @@ from paragan.core.errors import ParaganError
 from paragan.core.metric import Metric, Needs, SamplePairs
 from paragan.core.source import Source
 from paragan.core.types import Rows
-from paragan.evaluation.chosen_metrics import choose_metrics
+from paragan.evaluation.chosen_metrics import choose_metrics, number_of
 from paragan.evaluation.fixed_samples import fetch_pairs
 from paragan.evaluation.generated_features import require_finite
-from paragan.evaluation.interval import half_sample_interval, number_of
+from paragan.evaluation.interval import half_sample_interval
 from paragan.evaluation.options import EvaluationOptions
 from paragan.evaluation.score import FailureLog, Score
 from paragan.game.player import Player

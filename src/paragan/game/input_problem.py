@@ -1,4 +1,4 @@
-"""Which number of the data a network cannot take, where it has failed: no class, or one without a row, or complex."""
+"""Errors of torch about inputs, in words of the data: class numbers without a row or of another dtype, complex ones."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from paragan.core.source import dtype_name
 
 _NO_EMBEDDING = "out of range"
 _NO_ROW = (_NO_EMBEDDING, "out of bounds", "Class values")  # of embeddings, of indices and of one_hot
-_NO_INDEX = ("scalar types: Long, Int", "used as indices", "index tensor")
+_NO_INDEX = ("scalar types: Long, Int", "used as indices", "index tensor")  # of the same three
 
 
 def input_problem(net: nn.Module, inputs: Sequence[Tensor | None], error: Exception) -> str:
@@ -41,7 +41,8 @@ def _row_problem(net: nn.Module, numbers: Tensor, reason: str) -> str:
     embeddings = [module for module in net.modules() if isinstance(module, nn.Embedding)]
     if _NO_EMBEDDING not in reason or not embeddings:  # of `one_hot`, or of an index of the network's
         return f"{value} ({reason}); number classes from 0"
-    # The first without this row: a second call to see which fails would leave other ranks of a sharded network waiting.
+    # Which one failed is unknown, and a second call to find out would leave other ranks of a sharded network waiting:
+    # the first without this row.
     size = next((layer.num_embeddings for layer in embeddings if not 0 <= value < layer.num_embeddings), 0)
     if not size:
         return ""
@@ -51,7 +52,10 @@ def _row_problem(net: nn.Module, numbers: Tensor, reason: str) -> str:
 
 
 def _may_be_index(x: Tensor) -> bool:
-    """Return whether this may be numbers of classes, or tokens, in another dtype than an index has."""
+    """Return whether this may be numbers of classes, or tokens, in another dtype than an index has.
+
+    A number per sample may be; others if all are whole, unless all are 0, as those of an empty mask.
+    """
     if x.dtype is torch.int64 or x.is_complex():
         return False
     return x.dim() == 1 or (bool(x.any()) and torch.equal(x.long().to(x), x))

@@ -56,11 +56,15 @@ def matrix_shape(weight: Tensor) -> tuple[int, int]:
 def add_adapter(module: nn.Module, name: str, adapter: Adapter) -> None:
     """Let a module use `adapter(weight)` for its weight `name`, which no longer trains."""
     getattr(module, name).requires_grad_(False)
+    # unsafe: an adapter keeps shape and dtype, and torch's check of that would call it
     parametrize.register_parametrization(module, name, adapter, unsafe=True)
 
 
 def adapters_of(net: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
-    """Yield (name of a module in `net`, the module, name of its weight) for every weight with an adapter."""
+    """Yield (name of a module in `net`, the module, name of its weight) for every weight with an adapter.
+
+    An adapter is the first parametrization: weights that have another, such as spectral norm, get none.
+    """
     for where, module in net.named_modules():
         for name, chain in cast(nn.ModuleDict, getattr(module, "parametrizations", nn.ModuleDict())).items():
             if isinstance(cast(nn.ModuleList, chain)[0], Adapter):

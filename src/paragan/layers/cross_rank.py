@@ -68,11 +68,11 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
             # momentum 1: writes the statistics of the batch, since torch's own update would not be averaged
             y = F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0, self.eps)
         if self.track_running_stats:
-            self._update_running(*_average(mean, var, self.average_group))
+            self._follow_batch(*_average(mean, var, self.average_group))
         return y
 
     @torch.no_grad()
-    def _update_running(self, mean: Tensor, var: Tensor) -> None:
+    def _follow_batch(self, mean: Tensor, var: Tensor) -> None:
         names = ("running_mean", "running_var", "num_batches_tracked")
         running_mean, running_var, tracked = (self.get_buffer(name) for name in names)
         tracked.add_(1)
@@ -81,6 +81,7 @@ class _TorchNorm(nn.modules.batchnorm._BatchNorm):
         running_var.copy_(_lerp(running_var, var, weight))
 
 
+# of two bases: `super()` in `_TorchNorm` is then torch's class of this kind
 _CROSS_RANK: dict[type[nn.Module], type[nn.Module]] = {
     BatchNorm: CrossRankBatchNorm,
     **{kind: type(f"CrossRank{kind.__name__}", (_TorchNorm, kind), {}) for kind in _TORCH_NORMS},
@@ -159,12 +160,9 @@ def _consecutive_ranks_group(group: dist.ProcessGroup, size: int, device: torch.
     ranks = dist.get_process_group_ranks(group)
     timeout = group._get_backend(device).options._timeout  # else torch waits for half an hour
     backend = dist.get_backend(group)
-    groups = [
-        # local: ranks outside of `group`, such as those of another player, do not call this
-        dist.new_group(ranks[first : first + size], timeout, backend, use_local_synchronization=True)
-        for first in range(0, len(ranks), size)
-    ]
-    return groups[dist.get_rank(group) // size]
+    first = dist.get_rank(group) // size * size
+    # local: only the ranks of the new group call this
+    return dist.new_group(ranks[first : first + size], timeout, backend, use_local_synchronization=True)
 
 
 def _unbiased(var: Tensor, count: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -48,7 +48,7 @@ class Pipeline(BatchStream):
         super().__init__(loader.source, loader.rows, loader.device, loader.dtype)
         self._loader = loader
         self._is_controlled = depth == "auto"
-        if depth == "auto":
+        if depth == "auto":  # separate readers, to be resized; a batch for each, and the consumer's
             readers = readers or decoders
             depth = readers + 1
         self._sizes = Sizes(depth, readers, decoders)
@@ -56,6 +56,7 @@ class Pipeline(BatchStream):
         self._max_bytes = max_bytes
         self._timeout_s = timeout_s
         self._stages: Stages | None = None
+        self._end_stages: Callable[[], object] = lambda: None  # set with `_stages`
         self._controller: Controller | None = None
         self._device_copy = DeviceCopy(loader.device) if loader.is_pinned else None
 
@@ -94,7 +95,7 @@ class Pipeline(BatchStream):
             self._stages.resize(self._sizes)
 
     def statistics(self) -> LoadingStatistics:
-        """Return limits, latencies, waits, lengths of queues and bytes held; some microseconds."""
+        """Return limits, latencies, waits, lengths of queues and bytes held; the call takes some microseconds."""
         if self._stages is not None:
             return self._stages.statistics()
         return LoadingStatistics(**self._sizes._asdict(), max_bytes=self._max_bytes)
@@ -144,7 +145,10 @@ class DeviceCopy:
 
 
 class Controller:
-    """A thread that resizes the stages of a pipeline four times a second, until these end."""
+    """A thread that resizes the stages of a pipeline four times a second, until these end.
+
+    An error in it is printed and ends it alone: the pipeline continues with the sizes so far.
+    """
 
     def __init__(self, stages: Stages, law: ControlLaw) -> None:
         self._newest: Decision | None = None

@@ -15,7 +15,7 @@ from torch import Tensor
 from paragan.core import rng
 from paragan.core.outputs import DiscriminatorOutput, mean_per_sample, sum_of
 from paragan.core.protocols import PenaltyContext
-from paragan.core.types import Rows, Side
+from paragan.core.types import Rows, Side, TurnInputs
 from paragan.penalties._options import FiniteDifferenceOptions
 from paragan.penalties.base.options_penalty import OptionsPenalty
 
@@ -25,6 +25,18 @@ _GOLDEN = (sqrt(5) - 1) / 2
 @dataclass(frozen=True, kw_only=True)
 class Options(FiniteDifferenceOptions):
     """Weight, noise and period of approximate R1."""
+
+
+class _Chosen(NamedTuple):
+    """Samples that are penalised: their places among these rows, and their numbers among all chosen ones of the batch.
+
+    total: number of all chosen ones. factor: of their losses, since the mean is over all samples of the batch.
+    """
+
+    places_N: Tensor
+    numbers_N: Tensor
+    total: int
+    factor: float
 
 
 class Penalty(OptionsPenalty):
@@ -47,10 +59,7 @@ class Penalty(OptionsPenalty):
         feed = context.feed
         chosen = _chosen(feed.rows, self.options.fraction)
         places = chosen.places_N.to(x.device, non_blocking=True)
-        # drawn for the chosen samples alone, by their number in the batch: the same on any number of ranks
-        all_chosen = Rows(step=feed.rows.step, first=0, count=chosen.total, total=chosen.total)
-        noise = rng.normal(feed.seed, self.name, all_chosen, tuple(x.shape[1:]))[chosen.numbers_N]
-        noise = noise.to(x.device, x.dtype, non_blocking=True)
+        noise = self._noise(feed, chosen, x)
         shifted = x.detach().index_add(0, places, noise, alpha=self.options.sigma)
         arguments = (context.augmented(shifted, kind), *conditions)
         inputs = [None if tensor is None else tensor[places] for tensor in arguments]
@@ -67,21 +76,15 @@ class Penalty(OptionsPenalty):
         return sum_of(squares)
 
     def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Sequence[Tensor | None], str]:
-        """Return D's output, the arguments that it belongs to, and the kind of samples."""
+        """Return D's output, the arguments that it belongs to, and the kind of samples. `approximate_r2` has fakes."""
         assert context.outputs.real is not None
         return context.outputs.real, context.feed.real_inputs, "real"
 
-
-class _Chosen(NamedTuple):
-    """Samples that are penalised: their places among these rows, and their numbers among all chosen ones of the batch.
-
-    total: number of all chosen ones. factor: of their losses, since the mean is over all samples of the batch.
-    """
-
-    places_N: Tensor
-    numbers_N: Tensor
-    total: int
-    factor: float
+    def _noise(self, feed: TurnInputs, chosen: _Chosen, x: Tensor) -> Tensor:
+        """Draw noise for all chosen samples, and return that of these rows: the same on any number of ranks."""
+        all_chosen = Rows(step=feed.rows.step, first=0, count=chosen.total, total=chosen.total)
+        noise = rng.normal(feed.seed, self.name, all_chosen, tuple(x.shape[1:]))[chosen.numbers_N]
+        return noise.to(x.device, x.dtype, non_blocking=True)
 
 
 def _chosen(rows: Rows, fraction: float) -> _Chosen:
@@ -97,5 +100,4 @@ def _chosen(rows: Rows, fraction: float) -> _Chosen:
     if not len(places):  # one sample without a loss: in the layers of D, ranks wait for one another
         places = numbers = np.zeros(min(1, rows.count), dtype=np.int64)
         factor = 0.0
-    places_N, numbers_N = (torch.tensor(rows_N.tolist(), dtype=torch.int64) for rows_N in (places, numbers))
-    return _Chosen(places_N, numbers_N, num_chosen, factor)
+    return _Chosen(torch.from_numpy(places), torch.from_numpy(numbers), num_chosen, factor)

@@ -76,7 +76,7 @@ def _latest(frames: Sequence[Frame], kimg: float) -> int:
 def _frames(runs: Sequence[ComparedRun]) -> list[list[Frame]]:
     """Return the frames of every run; together they take as much space as two reports."""
     share = 2 * MAX_FRAME_BYTES // len(runs)
-    side = MAX_FRAME_SIDE // (2 if len(runs) < 5 else 4)
+    side = MAX_FRAME_SIDE // (2 if len(runs) < 5 else 4)  # the sheets of all runs are next to one another
     return [SampleFrames(folder=run.folder, max_bytes=share, max_side=side).choose(run.history.samples) for run in runs]
 
 
@@ -87,7 +87,7 @@ def _metric_charts(comparison: Comparison, end: Mapping[str, float]) -> list[Cha
     for metric in comparison.metrics:
         groups = _entries_by_protocol(comparison, metric)
         for protocol in list(groups)[: 2 * _MAX_CHARTS - len(charts)]:
-            by_run = groups[protocol]
+            by_run = {number: thin_out(entries, _MAX_POINTS) for number, entries in groups[protocol].items()}
             title = metric if len(groups) == 1 else f"{metric}, protocol {protocol + 1}"
             latest = next(iter(by_run.values()))[-1]
             caption = panels.metric_caption(f"metric-{len(charts)}", metric, latest, title=title)
@@ -102,13 +102,13 @@ def _curve(number: int, run: ComparedRun, points: Sequence[Point]) -> ChartCurve
 
 
 def _entries_by_protocol(comparison: Comparison, metric: str) -> dict[int, dict[int, list[RecordEntry]]]:
-    """Return the evaluations with a metric by protocol and number of the run, thinned out."""
+    """Return the evaluations with a metric by protocol and number of the run."""
     groups: dict[int, dict[int, list[RecordEntry]]] = {}
     for number, run in enumerate(comparison.runs):
         for entry in run.history.scores:
             if metric in entry.values:
                 by_run = groups.setdefault(comparison.protocol_of(entry, metric), {})
-                by_run[number] = thin_out([*by_run.get(number, []), entry], _MAX_POINTS)
+                by_run.setdefault(number, []).append(entry)
     return dict(sorted(groups.items()))
 
 
@@ -118,11 +118,11 @@ def _series_charts(section: str, runs: Sequence[ComparedRun], end: Mapping[str, 
     charts: list[Chart] = []
     for panel, matching in panels.matching_panels(section, names):
         labels = panels.series_labels(matching) if matching else []
-        for name, label in zip(matching, labels, strict=True):
+        for name, label in zip(matching, labels[: _MAX_CHARTS - len(charts)], strict=False):
             title = panel.title if len(matching) == 1 else f"{panel.title}: {label}"
             note = panel.note if name == matching[0] else ""
             caption = Caption(id=f"{section}-{len(charts)}", title=title, note=note, floor=panel.floor)
             numbers = [number for number, series in enumerate(known) if name in series]
             curves = [_curve(number, runs[number], known[number][name].points) for number in numbers]
             charts.append(draw_chart(caption, curves, end, "means"))
-    return charts[:_MAX_CHARTS]
+    return charts

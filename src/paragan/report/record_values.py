@@ -159,15 +159,19 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 
 
 def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
-    """Drop every second entry, but not the last and the extremes of each metric, until at most `limit` remain.
+    """Return at most `limit` entries: half as many at equal distances, the last, and the extremes of each metric.
 
-    limit: at least 100, as up to 49 entries are never dropped: the last, and two of each of 24 metrics.
+    Distances are those of steps, or a list that is thinned out again as it grows would lose its beginning. limit: at
+    least 102, as up to 49 entries are never dropped: the last, and two of each of 24 metrics.
     """
-    while len(entries) > limit:
-        selected = {id(entry) for entry in [*entries[::2], entries[-1]]}
-        for name in metric_names(entries):
-            values = (entry.numbers.get(name, math.nan) for entry in entries)
-            finite = [(value, index) for index, value in enumerate(values) if math.isfinite(value)]
-            selected |= {id(entries[index]) for _, index in (min(finite), max(finite))} if finite else set()
-        entries = [entry for entry in entries if id(entry) in selected]
-    return entries
+    if len(entries) <= limit:
+        return entries
+    steps = [entry.step for entry in entries]
+    distance = max(1.0, 2 * (max(steps) - min(steps)) / limit)
+    first_in_bin = {step // distance: index for index, step in reversed([*enumerate(steps)])}
+    selected = {*first_in_bin.values(), len(entries) - 1}
+    for name in metric_names(entries):
+        values = (entry.numbers.get(name, math.nan) for entry in entries)
+        finite = [(value, index) for index, value in enumerate(values) if math.isfinite(value)]
+        selected |= {index for _, index in (min(finite), max(finite))} if finite else set()
+    return [entries[index] for index in sorted(selected)]

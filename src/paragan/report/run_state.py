@@ -53,6 +53,7 @@ def read_small_text(path: Path) -> str:
 
 
 def _printable_line(line: str) -> str:
+    """Return a line with its indentation, and the rest as `single_line` returns it."""
     return line[: len(line) - len(line.lstrip())].replace("\t", " ") + single_line(line)
 
 

@@ -1,11 +1,10 @@
 """Audio of a run's newest samples in its report."""
 
 import base64
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from paragan.core.files import open_regular_file
+from paragan.core.files import read_bytes
 from paragan.report.chart import View
 from paragan.report.record_values import RecordEntry
 
@@ -32,10 +31,7 @@ def read_audio(folder: Path, samples: Sequence[RecordEntry]) -> list[View]:
 def _wave_uri(path: Path) -> str:
     """Return a WAV file as data URI; empty if it is missing, too large, or no WAV file."""
     try:
-        with open_regular_file(path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_AUDIO_BYTES:
-                return ""
-            content = file.read(MAX_AUDIO_BYTES)
+        content = read_bytes(path, MAX_AUDIO_BYTES)
     except OSError:
         return ""
     if content[:4] != b"RIFF" or content[8:12] != b"WAVE":

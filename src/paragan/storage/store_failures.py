@@ -25,7 +25,7 @@ def store_failure(error: Exception, where: str, has_answered: bool, setting: str
     for them that fails may pass. setting: what may be wrong.
     """
     text = str(error)
-    kind = type(error).__name__
+    kind = type(error).__name__  # by name: the classes are those of an optional package, obstore
     fix = credentials_hint(where.partition("://")[0])
     if any(server in text for server in _METADATA_SERVERS) and not has_answered:
         return DataError(f"{where}: no credentials; {fix}")
@@ -35,6 +35,7 @@ def store_failure(error: Exception, where: str, has_answered: bool, setting: str
         return DataError(f"{where}: has an object with '..' or an empty part in its name; remove that object")
     if kind == "NotSupportedError":
         return DataError(f"{where}: the server ignores byte ranges; use one that supports them, such as nginx")
+    # as in "status 404" or "status code 301", and in "non-2xx status code: 503 Service Unavailable"
     status = re.search(r"status (?:code )?(\d{3})|\b([45]\d\d) [A-Z]", text)
     code = int(status[1] or status[2]) if status else 0
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or code in (401, 403):

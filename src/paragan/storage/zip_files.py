@@ -4,7 +4,6 @@ Members must be stored or deflated, for which Python bounds the output of one re
 unpack whole blocks, in which a few kB can expand to gigabytes.
 """
 
-import lzma
 import struct
 import tokenize
 import zipfile
@@ -17,7 +16,7 @@ from paragan.core.errors import DataError
 from paragan.core.files import open_regular_file
 
 # Raised by the readers of zip and npy on damaged or hostile files.
-_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError)
 _NPY_ERRORS = (tokenize.TokenError, ValueError, TypeError, IndexError, struct.error)
 _METHOD_NAMES = {zipfile.ZIP_BZIP2: "bzip2", zipfile.ZIP_LZMA: "lzma"}
 _MAX_RATIO = 200  # deflate reaches 1,032 on zeros
@@ -26,7 +25,10 @@ _ALWAYS_ALLOWED_BYTES = 64 << 20  # black images compress well, and this size is
 
 @contextmanager
 def raise_data_errors(name: str) -> Iterator[None]:
-    """Turn errors of reading a zip file into a `DataError` that names the file."""
+    """Turn errors of reading a zip file into a `DataError` that names the file.
+
+    Only reading belongs into the block: numpy's reader raises `ValueError` and `TypeError` too, as a bug would.
+    """
     try:
         yield
     except FileNotFoundError:
@@ -41,7 +43,7 @@ def raise_data_errors(name: str) -> Iterator[None]:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip file; errors while it is open become a `DataError`."""
+    """Open a zip file; errors while it is open become a `DataError`, as `raise_data_errors` says."""
     with raise_data_errors(str(path)), open_regular_file(path) as raw, zipfile.ZipFile(raw) as archive:
         yield archive
 
@@ -52,7 +54,7 @@ def read_member(
     """Read one member, or its first bytes; at most `max_bytes`, and never more than its entry declares."""
     check_member(info, name, max_bytes)
     with archive.open(info) as stream:
-        return stream.read(limit or info.file_size)
+        return stream.read(info.file_size if limit is None else limit)
 
 
 def check_member(info: zipfile.ZipInfo, name: str, max_bytes: int) -> None:

@@ -126,13 +126,18 @@ def job(folder, **changes):
     return Job(words=("train", "digits", "devices=3"), folder=folder, devices=3, timeout_s=10.0, lock_fd=0, **changes)
 
 
-def test_the_environment_of_the_ranks(tmp_path):
-    shared = job(tmp_path).environment({"HOME": "/root"}, cores=8)
+def test_the_environment_of_the_ranks(tmp_path, monkeypatch):
+    def environment(outside, cores):
+        monkeypatch.setattr(os, "environ", outside)
+        monkeypatch.setattr(launcher, "num_cores", lambda: cores)
+        return job(tmp_path).environment()
+
+    shared = environment({"HOME": "/root"}, cores=8)
     unless_set = {"OMP_NUM_THREADS": "2", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
     assert shared == {"HOME": "/root", **unless_set, rank_env.LAUNCHER: str(os.getpid()), rank_env.LOCK: "0"}
-    assert job(tmp_path).environment({}, cores=2)["OMP_NUM_THREADS"] == "1"
+    assert environment({}, cores=2)["OMP_NUM_THREADS"] == "1"
     set_by_user = {"OMP_NUM_THREADS": "5", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "3"}
-    assert set_by_user.items() <= job(tmp_path).environment(set_by_user, cores=8).items()
+    assert set_by_user.items() <= environment(set_by_user, cores=8).items()
 
 
 @pytest.mark.parametrize(
@@ -153,6 +158,15 @@ def test_what_the_user_hears(tmp_path, capsys, error, asked, code, told):
     said = capsys.readouterr().err
     assert said.startswith(told) and bool(told) == bool(said) and said.count("\n") <= 1
     assert not (tmp_path / "exit.json").exists()  # there is no run here
+
+
+@pytest.mark.parametrize("steps", [("40",), ("40", "80")])
+def test_a_stopped_run_with_a_checkpoint_is_not_said_to_end_before_the_first_step(tmp_path, capsys, steps):
+    """Ranks that hang as they stop are killed, and record nothing."""
+    for step in steps:
+        (tmp_path / "checkpoints" / f"step-{step:0>9}").mkdir(parents=True)
+    assert launcher._report_failure(job(tmp_path), "x", True) == 85
+    assert "the last checkpoint is intact" in capsys.readouterr().err
 
 
 def test_a_run_whose_ranks_were_all_killed_gets_an_exit_json(tmp_path, capsys):

@@ -16,7 +16,7 @@ def player(due_turns, updates):
 def resumed(due_turns, updates, last_applied):
     g = player(due_turns, updates)
     monitor = SkipMonitor({"g": g})
-    monitor.applied |= {"g": last_applied}
+    monitor.last_applied |= {"g": last_applied}
     return g, monitor
 
 

@@ -177,6 +177,15 @@ def test_protocol_that_changes_within_a_run_splits_its_curve(tmp_path):
     assert chart_lines(render_comparison_page(found)) == titles
 
 
+def test_curve_of_many_evaluations_covers_the_whole_run(tmp_path):
+    folders = [run(tmp_path / name, *(score(step, 9.0) for step in range(900))) for name in "ab"]
+    page = render_comparison_page(read_comparison(folders))
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])
+    for curve in data["charts"]["metric-0"]:
+        steps = data["places"][curve["places"]]["step"]
+        assert 80 <= len(steps) <= 200 and sum(step < 450 for step in steps) > 0.4 * len(steps)
+
+
 def test_command_writes_one_page_of_four_runs_and_prints_a_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     folders = [str(folder) for folder in made_runs.make(tmp_path)]

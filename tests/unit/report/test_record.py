@@ -11,7 +11,7 @@ import pytest
 from paragan.report.chart import run_end
 from paragan.report.panels import best_evaluation, metric_charts
 from paragan.report.record import History, Record
-from paragan.report.record_values import RecordEntry, single_line, to_natural
+from paragan.report.record_values import RecordEntry, single_line, thin_out, to_natural
 from paragan.report.run_state import run_state
 from paragan.report.scale import fit_scale, format_number
 from paragan.report.series import CAPACITY, Series
@@ -143,6 +143,21 @@ def test_thin_out_preserves_first_last_and_extremes():
         steps = [moment.step for moment in kept]
         assert len(steps) <= 1000 and steps == sorted(steps) and (steps[0], steps[-1]) == (0, 5000)
     assert {321, 2223} <= {moment.step for moment in history.scores} and history.num_scores == 5001
+
+
+@pytest.mark.parametrize(("num_entries", "distance"), [(2500, 1), (2500, 7), (4000, 1)])
+def test_entries_that_are_thinned_out_as_they_come_cover_the_whole_run(num_entries, distance):
+    history = History()
+    for n in range(num_entries):
+        history.add("score", RecordEntry(step=n * distance, kimg=float(n), values={"fd": 1.0}))
+    steps = [entry.step for entry in history.scores]
+    first_half = sum(step < num_entries * distance / 2 for step in steps)
+    assert 400 <= len(steps) <= 1000 and 1 / 3 <= first_half / (len(steps) - first_half) <= 3
+
+
+def test_entries_without_a_step_of_their_own_are_thinned_out():
+    entries = [RecordEntry(step=5, kimg=0.0, values={"fd": float(n)}) for n in range(300)]
+    assert [entry.numbers["fd"] for entry in thin_out(entries, 102)] == [0.0, 299.0]
 
 
 @pytest.mark.parametrize(("metric", "step"), [("fd[judge]", 2), ("label_accuracy", 1), ("class_variance_min", None)])

@@ -1,15 +1,15 @@
 """Launcher of `paragan train … devices=N` on one host: attempts until one succeeds, and one report.
 
 An attempt is a process per device. Rank 0 prints to the terminal; all other output goes to
-`ranks/launch.log`. The ranks meet in a file without a name, and gloo and NCCL are confined to the
-loopback interface, so that no socket of a run can be reached from another host.
+`ranks/launch.log`. The ranks meet in a file without a name, and `rank_environment` confines gloo and
+NCCL to the loopback interface, so that no socket of a run can be reached from another host.
 """
 
 import os
 import signal
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,13 +50,13 @@ class Job:
         """Log file of all output except that of rank 0."""
         return exit_status.ranks_folder(self.folder) / "launch.log"
 
-    def environment(self, outside: Mapping[str, str] = os.environ, cores: int | None = None) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """Return the environment of all ranks; variables that the user has set take precedence."""
         unless_set = {
-            "OMP_NUM_THREADS": str(max(1, (cores or num_cores()) // self.devices)),
+            "OMP_NUM_THREADS": str(max(1, num_cores() // self.devices)),
             "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",  # as torchrun sets it
         }
-        return unless_set | dict(outside) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock_fd)}
+        return unless_set | dict(os.environ) | {LAUNCHER: str(os.getpid()), LOCK: str(self.lock_fd)}
 
 
 def launch_ranks(job: Job, interrupt: Interrupt) -> int:
@@ -85,7 +85,7 @@ def attempt(job: Job, run: str, number: int, interrupt: Interrupt) -> list[int]:
     """Run all ranks once, from start to end; return the exit code of each."""
     with LocalProcesses() as ranks:
         start_ranks(ranks, job, run, number)
-        return ranks.supervise(interrupt, min(job.timeout_s, _EXIT_S), job.timeout_s + _SAVE_S)
+        return ranks.supervise(interrupt, exit_s=min(job.timeout_s, _EXIT_S), save_s=job.timeout_s + _SAVE_S)
 
 
 def start_ranks(ranks: LocalProcesses, job: Job, run: str, number: int) -> None:
@@ -110,7 +110,7 @@ def _log_exit_codes(log: Path, number: int, codes: Sequence[int]) -> None:
 def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     """Print why the ranks failed, write `exit.json` if it is missing, and return the exit code."""
     failure = exit_status.first_failure(exit_status.read_all(job.folder, run))
-    code, reason = _describe_failure(failure, stop_requested, job.log)
+    code, reason = _describe_failure(failure, stop_requested, job)
     exit_status.write_run_exit(job.folder, code, reason)
     if failure is not None and code == 1:
         reason = f"rank {failure.rank}: {reason}; its traceback is in {job.log}"
@@ -119,11 +119,13 @@ def _report_failure(job: Job, run: str, stop_requested: bool) -> int:
     return code
 
 
-def _describe_failure(failure: exit_status.ExitStatus | None, stop_requested: bool, log: Path) -> tuple[int, str]:
+def _describe_failure(failure: exit_status.ExitStatus | None, stop_requested: bool, job: Job) -> tuple[int, str]:
     """Return exit code and reason of a run. failure: what the first rank that failed has recorded, if anything."""
     code = RankError.exit_code if failure is None else failure.code
     if stop_requested and code == RankError.exit_code:  # the signal ended the ranks, which lost one another
-        return PREEMPTED, "stopped before the first step" if failure is None else _STOPPED
+        # ranks record nothing while they start, nor where they are killed
+        has_begun = failure is not None or any((job.folder / "checkpoints").glob("step-*"))
+        return PREEMPTED, _STOPPED if has_begun else "stopped before the first step"
     if failure is None:
-        return code, f"no rank recorded why it ended (killed, or out of memory?); see {log}; {RESUME_HINT}"
+        return code, f"no rank recorded why it ended (killed, or out of memory?); see {job.log}; {RESUME_HINT}"
     return code, failure.reason

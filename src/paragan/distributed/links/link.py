@@ -12,7 +12,7 @@ from paragan.core.errors import RankError
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One message of a link. version: of its player. data: uint8. note: a number, whose meaning is the sender's.
+    """One message of a link. version: of its player. data: uint8. note: a number, such as a count or flags.
 
     Between processes data is on the host. Between threads it stays on its device, and `tensors` may
     take its place; ready: the end of the work on the sender's stream that they depend on.
@@ -38,7 +38,7 @@ class ReceiveEnd(Protocol):
     def receive(self, wait_s: float) -> Message | None:
         """Return the next message; None if none has arrived within `wait_s`, or the sender has ended.
 
-        A receiver that waits on repeats the call up to a time-out of its own, see `timeout_error`.
+        Only time separates these: a receiver repeats the call up to a time-out of its own, see `timeout_error`.
         """
 
 

@@ -97,9 +97,8 @@ class DataPlan:
 class MeasuredTimes:
     """Times of a few steps on this machine, and the length of the run that follows from them.
 
-    batch: of the measured steps; smaller than that of the run if those take too long. step_s, load_s:
-    seconds of one step, and of reading one batch of images (None without data). turn_s: of one update
-    of each player. kimg: the goal.
+    batch: of the measured steps; smaller than that of the run if those take too long. step_s, load_s: seconds of one
+    step, and of reading one batch of images (None without data). turn_s: of one update of each player. kimg: the goal.
     """
 
     batch: int

@@ -30,7 +30,9 @@ from paragan.runs.start import count_devices
 AUTO = "auto"
 _THIS_HOST = "loopback"
 _USABLE = 0.85  # of a process's memory: the rest is for libraries, other programs and errors of the forecast
-_PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")  # settings that a plan may change
+# Settings that a plan may change, never of extra players. Whether a plan or the user chose a rate is not recorded, so
+# that an existing run keeps its own.
+_PLANNED = ("train.batch", "scheme", "g.", "d.", "loading.prefetch")
 
 
 def planned_words(
@@ -79,6 +81,8 @@ def plan_program(
     if str(plan) != AUTO:
         return apply_plan(config, Path(plan), world.size)
     document = None
+    # the others wait for rank 0 in `gather`: up to the time-out of the group, or, if it fails, until the caller's
+    # `share_failures` gives them its error
     if world.is_main:
         source = _profiled(config, config.model.name, log, networks)
         document = asdict(plan_here(source, world.size, batch, rule))
@@ -91,7 +95,8 @@ def plan_program(
 def _profiled(config: RunConfig, recipe: str, log: Log, model: Model | None = None) -> PlanSource:
     """Return the config with its data, and the profile of one worker, measured here.
 
-    model: networks from memory, instead of the config's; their memory is not planned.
+    model: networks from memory, instead of the config's. Their memory is not planned: the simulation that measures it
+    constructs networks without values, and these exist.
     """
     check_capabilities(CHOOSER, config.needs)
     check_simulation(config)
@@ -152,10 +157,7 @@ def read_parallel_plan(path: Path) -> ParallelPlan:
 
 
 def plan_here(source: PlanSource, workers: int, batch: int, rule: str | None = None) -> ParallelPlan:
-    """Choose the settings of so many workers of this host, within its memory.
-
-    The memory of networks from memory is not planned.
-    """
+    """Choose the settings of so many workers of this host, within its memory (but see `_profiled`)."""
     device = torch.device(source.profile.device)
     cores = num_cores() if device.type == "cpu" else None
     cluster = replace(cluster_of(_THIS_HOST), workers=workers, cores=cores)

@@ -44,11 +44,10 @@ class Curve:
 class PlayerProfile:
     """One player.
 
-    parameters, weight_bytes: of the weights that the run trains, 0 for a D that never begins;
-    state_bytes: of all weights and buffers. update_s: seconds of one update, D's without the
-    generation of its fakes. updates: of a step, for G and D 1. calls: extra players that its
-    turns call. norms: collectives of batch norm in one update on several ranks, and `norm_bytes` of
-    all of them together.
+    parameters, weight_bytes: of the weights that the run trains, 0 for a D that never begins; state_bytes: of all
+    weights and buffers. update_s: seconds of one update, D's without the generation of its fakes. updates: of a step,
+    for G and D 1. calls: extra players that its turns call. norms: collectives of batch norm in one update on several
+    ranks, and `norm_bytes` of all of them together.
     """
 
     parameters: int
