@@ -97,8 +97,7 @@ class PhaseClock:
 
     def stretch(self) -> tuple[Phase, float]:
         """Return phase and seconds of the longest stretch since `longest` was set; for any thread."""
-        # first: if this stretch ends meanwhile, it is in `longest`
-        lasting = self.current, self._now() - self._began
+        lasting = self.current, self._now() - self._began  # first: one that ends meanwhile is in `longest`
         return max(self.longest, lasting, key=lambda stretch: stretch[1])
 
 

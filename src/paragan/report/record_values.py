@@ -161,8 +161,7 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
     """Return at most `limit` entries: half as many at equal distances, the last, and the extremes of each metric.
 
-    Distances are those of steps, or a list that is thinned out again as it grows would lose its beginning. limit: at
-    least 102, as up to 49 entries are never dropped: the last, and two of each of 24 metrics.
+    Distances in steps, so that a list may be thinned out again as it grows. limit: 102 or more, as 49 are never dropped.
     """
     if len(entries) <= limit:
         return entries
