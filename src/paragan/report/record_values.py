@@ -161,7 +161,7 @@ def metric_names(scores: Iterable[RecordEntry]) -> list[str]:
 def thin_out(entries: list[RecordEntry], limit: int = _MAX_ENTRIES) -> list[RecordEntry]:
     """Return at most `limit` entries: half as many at equal distances, the last, and the extremes of each metric.
 
-    Distances in steps, so that a list may be thinned out again as it grows. limit: 102 or more, as 49 are never dropped.
+    Distances in steps, so that a list may be thinned out again as it grows. limit: at least 102, as 49 always stay.
     """
     if len(entries) <= limit:
         return entries
