@@ -17,7 +17,7 @@ _DELTA = 1e-4
 _MAX_WEIGHT = 1e4
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Options:
     """Where gradients are compared."""
 

@@ -19,7 +19,7 @@ from paragan.core.option_types import Fraction, Positive
 _EPSILON = 1e-12
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Options:
     """Shares of the terms, and the average of their norms."""
 

@@ -178,7 +178,9 @@ class Player(FollowsPolicy):
         # The state of penalties is restored, too, and a penalty may put a new tensor there.
         held = (optimizer_weights(self.optimizer), self.state)
         self._before_look_ahead = copy_state((tensors, name) for tensors in held for name in tensors)
-        self._step(computed.ok)
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(computed.ok, self.optimizer)
+        self._release_gradients()
 
     @phase(Phase.OPTIMIZER)
     @torch.no_grad()
@@ -193,7 +195,9 @@ class Player(FollowsPolicy):
             restore_if_skipped(self._ahead.before, computed.ok)
         self._ahead = None
         self._before_look_ahead = []
-        self._step(computed.ok)
+        set_lr(self.optimizer, self.policy, self.updates)
+        step_if(computed.ok, self.optimizer)
+        self._release_gradients()
         self._count(computed.ok, computed.rows.total)
 
     def summarize(self, computed: ComputedGradients) -> Update:
@@ -219,10 +223,8 @@ class Player(FollowsPolicy):
         self.apply_gradients(ComputedGradients(LossTerms({}), norm, rows))
         return norm
 
-    def _step(self, ok: Tensor) -> None:
-        """Step, or skip, and release the gradients; the strategy copies what was stepped into the network."""
-        set_lr(self.optimizer, self.policy, self.updates)
-        step_if(ok, self.optimizer)
+    def _release_gradients(self) -> None:
+        """Release the gradients after a step; the strategy copies what was stepped into the network."""
         # None, not zero: optimisers leave a weight without gradient alone, but decay or move one with zeros.
         for tensor in self._with_gradients:
             tensor.grad = None
