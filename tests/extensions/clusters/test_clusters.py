@@ -176,24 +176,53 @@ def test_kubernetes_pod_with_hostile_words_passes_them_unchanged(tmp_path, recor
     assert not (tmp_path / "planted").exists()
 
 
-@pytest.mark.parametrize("saving_s", [0.0, 0.5])
-@pytest.mark.parametrize("shell", ["bash", "dash"])
-def test_kubernetes_pod_passes_sigterm_to_its_ranks_and_waits(shell, saving_s, tmp_path):
-    if shutil.which(shell) is None:
-        pytest.skip(f"no {shell}")
+def rank_that_waits_for_sigterm(tmp_path, saving_s=0.0):
     program = f"""#!{sys.executable}
 import os, signal, time
 signal.signal(signal.SIGTERM, lambda *_: (time.sleep({saving_s}), os._exit(85)))
 open(os.environ["LOCAL_RANK"], "w").close()
-signal.pause()
+while True:
+    time.sleep(0.05) # signal.pause() would wait for ever where the signal came just before it
 """
-    pod = container(python=str(write_program(tmp_path / "sleeper", program)))
+    return str(write_program(tmp_path / "sleeper", program))
+
+
+def start_pod(shell, words, pod, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell}")
     environment = pod["env"] | {"JOB_COMPLETION_INDEX": "0", "PATH": os.environ["PATH"]}
+    return subprocess.Popen([shell, *words[1:]], cwd=tmp_path, env=environment)
+
+
+@pytest.mark.parametrize("saving_s", [0.0, 0.5])
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_kubernetes_pod_passes_sigterm_to_its_ranks_and_waits(shell, saving_s, tmp_path):
+    pod = container(python=rank_that_waits_for_sigterm(tmp_path, saving_s))
     assert pod["words"][0] == "sh"
-    process = subprocess.Popen([shell, *pod["words"][1:]], cwd=tmp_path, env=environment)
-    wait_for(lambda: {"0", "1"} <= {path.name for path in tmp_path.iterdir()}, process)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 85
+    process = start_pod(shell, pod["words"], pod, tmp_path)
+    try:
+        wait_for(lambda: {"0", "1"} <= {path.name for path in tmp_path.iterdir()}, process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 85
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+@pytest.mark.parametrize("line", ['    pids="$pids $!"', "    rank=$((rank + 1))"])
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_sigterm_while_the_ranks_of_a_pod_are_started_reaches_all_of_them(shell, line, tmp_path):
+    pod = container(python=rank_that_waits_for_sigterm(tmp_path))
+    slow = [word.replace(line, f"    sleep 2\n{line}") for word in pod["words"]]
+    assert slow != pod["words"]
+    process = start_pod(shell, slow, pod, tmp_path)
+    try:
+        wait_for(lambda: (tmp_path / "0").exists(), process)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in {85, 128 + signal.SIGTERM}  # the last rank may end before it handles the signal
+    finally:
+        process.kill()
+        process.wait(60)
 
 
 def test_kubernetes_file_is_valid_by_the_schemas_of_kubernetes():

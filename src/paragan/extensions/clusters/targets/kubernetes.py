@@ -26,11 +26,20 @@ _PLAIN = re.compile(r"(?i)(?!(y|n|yes|no|on|off|true|false|null)$)[a-z][-a-z0-9_
 # lost it (75). Tested with dash and bash.
 _RANKS = """\
 pids=
-trap 'stopped=1; kill -TERM $pids' TERM
+terminated=
+pass_on() {
+    stopped=1
+    terminated=1
+    kill -TERM $pids 2>/dev/null
+    sleep 1 # a process that dash has just forked may lose the signal
+    kill -TERM $pids 2>/dev/null
+}
+trap pass_on TERM
 rank=0
-while [ "$rank" -lt "$LOCAL_WORLD_SIZE" ]; do
+while [ "$rank" -lt "$LOCAL_WORLD_SIZE" ] && [ -z "$terminated" ]; do
     RANK=$((JOB_COMPLETION_INDEX * LOCAL_WORLD_SIZE + rank)) LOCAL_RANK=$rank "$@" &
     pids="$pids $!"
+    [ -z "$terminated" ] || kill -TERM "$!" # `pass_on` did not know this rank yet
     rank=$((rank + 1))
 done
 highest=0
