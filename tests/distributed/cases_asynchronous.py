@@ -12,15 +12,13 @@ import torch
 from paragan.core.dist import ALONE, World
 from paragan.core.roles import Roles
 from paragan.core.types import Side
-from paragan.game.buffer import Buffer
 from paragan.game.policy import Policy
 from paragan.game.snapshot import RemotePlayer, Snapshot
 from paragan.loading.loader import BatchRows
 from paragan.parallel import none
 from paragan.schemes import shared_fakes, synchronous
 from paragan.schemes.asynchronous import Options, Scheme
-from paragan.schemes.asynchronous.player_step import StalenessLimit
-from paragan.schemes.asynchronous.rank_step import RankStep
+from paragan.schemes.asynchronous.players_at_once import PlayersAtOnce
 from tests.distributed.cases_laws import strategy
 from tests.laws.small_gan import BATCH, batches, distance, game, network, play, player
 
@@ -37,9 +35,9 @@ def seat(side: Side, roles: Roles, k: int, name: str, options: dict):
     return RemotePlayer(side, Policy(updates_per_step=per_step), seen)
 
 
-def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict | None = None, **chosen):
+def begun(world: World, num_g: int, k: int = 1, name: str = "ddp", options: dict | None = None, make=Scheme, **chosen):
     """A game of this rank, its scheme, its batches."""
-    scheme = Scheme(Options(ranks={"g": num_g, "d": world.size - num_g}, **chosen))
+    scheme = make(Options(ranks={"g": num_g, "d": world.size - num_g}, **chosen))
     roles = scheme.roles(world, 30.0)
     gan = game(*(seat(side, roles, k, name, options or {}) for side in Side))
     share = roles.batch_world.share(BATCH)
@@ -61,10 +59,8 @@ def no_delay(
 
     sends_fakes: also without reuse, as with a staleness above 0, instead of taking turns.
     """
-    gan, scheme, stream = begun(world, num_g, k, name, staleness=0, reuse=reuse, **chosen)
-    if sends_fakes:
-        more = Buffer(seed=0), StalenessLimit(options=scheme.options, k=k), {}
-        scheme._make_session = lambda gan, roles, first: RankStep(gan, roles, first, *more)
+    make = PlayersAtOnce if sends_fakes else Scheme
+    gan, scheme, stream = begun(world, num_g, k, name, make=make, staleness=0, reuse=reuse, **chosen)
     reports = [scheme.step(gan, stream) for _ in range(STEPS)]
     scheme.quiesce()
     nets, expected = alone(reuse, k)

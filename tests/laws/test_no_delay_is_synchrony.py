@@ -34,21 +34,21 @@ def limit(staleness, k=1, **options):
 
 
 def run_halves(g, d, steps, k=1, delay=lambda: None):
-    """Run G's side and D's to the end. g, d: a side and its half of the game; k: batches of a step."""
+    """Run G's side and D's to the end. k: batches of a step."""
     errors = []
 
-    def run(side, gan):
+    def run(side):
         stream = batches()
         try:
             for _ in range(steps):
                 delay()
-                side.step(gan, [next(stream) for _ in range(k)])
-            if side is g[0]:
+                side.step([next(stream) for _ in range(k)])
+            if side is g:
                 side.wait_for_d(steps)
         except Exception as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=run, args=half) for half in (g, d)]
+    threads = [threading.Thread(target=run, args=(half,)) for half in (g, d)]
     [thread.start() for thread in threads]
     [thread.join(WAIT_S) for thread in threads]
     assert not errors and not any(thread.is_alive() for thread in threads), errors
@@ -58,11 +58,13 @@ def played(pace, steps, buffer=None, delay=lambda: None, order=None):
     """Both sides of one game, each with its own half, which share only the links. order: versions of G's opponents."""
     on_g, on_d = small_game(pace.k), small_game(pace.k)
     fakes, states = (ThreadLink(pace.options.staleness + 2, WAIT_S) for _ in range(2))
-    counts = None if order is None else [step + 1 for step in range(steps)]
-    of_g, of_d = replace(pace, order=order), replace(pace, order=counts)
-    generator = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, of_g)
-    critic = DiscriminatorStep(buffer or Buffer(seed=0), FakesReceiver([fakes], LIKE), [states], of_d)
-    run_halves((generator, on_g), (critic, on_d), steps, pace.k, delay)
+    counts = [step + 1 for step in range(steps)]
+    pace = pace if order is None else replace(pace, orders={Side.G: order, Side.D: counts})
+    generator = GeneratorStep(on_g, Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+    critic = DiscriminatorStep(on_d, FakesReceiver([fakes], LIKE), [states], pace)
+    if buffer is not None:  # an empty one is false
+        critic.buffer = buffer
+    run_halves(generator, critic, steps, pace.k, delay)
     assert on_g.d.version == on_d.g.version == 0  # the half that sits elsewhere
     assert generator.predicted is None or _predicts(generator, on_d.d.net)  # as a run that resumes here
     return on_g.g, on_d.d, generator, critic
@@ -102,10 +104,10 @@ def test_the_bound_is_kept_whatever_the_delays(bound, cached):
 def test_wait_ends_at_time_out_and_at_a_stop():
     for pace in (replace(limit(0), timeout_s=0.3), replace(limit(0), stopped=lambda: True)):
         fakes, states = ThreadLink(), ThreadLink()
-        side = GeneratorStep(Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
+        side = GeneratorStep(small_game(), Snapshot(network(Side.D)), FakesSender([fakes]), states, pace)
         began = time.monotonic()
         with pytest.raises(RankError, match="no message from D"):
-            side.step(small_game(), [next(batches())])
+            side.step([next(batches())])
         assert time.monotonic() - began < 10
 
 

@@ -235,7 +235,7 @@ def test_d_that_stops_for_a_failed_step_of_g_names_its_cause(failed):
         elif number < (failed or 0):
             step.set_result(None)
 
-    def stopped(gan, reals):
+    def stopped(reals):
         raise RankError("G has stopped")
 
     scheme_step = SimpleNamespace(

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from paragan.core.errors import RankError
 from paragan.core.phases import Phase, phase
-from paragan.core.types import Update
+from paragan.core.types import Side, Update
+from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.schemes.base.concurrent import StalenessLog
 from paragan.schemes.base.update_order import next_used
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1  # between two checks of the time and of `StalenessLimit.stopped` while waiting
 # bits of a message's note
-_IN_STEP = 1  # the staleness is 0 from now on
+_FALLEN_BACK = 1  # gradients have exploded: the staleness is 0 from now on
 DIFFERENCE = 2  # the state is a difference from that of the last message
 _NUM_RECENT = 5
 _WINDOW = 200
@@ -35,13 +36,13 @@ Item = TypeVar("Item")
 class StalenessLimit:
     """Limits of a session in which G and D train at the same time.
 
-    k: D's updates per step. order: what each update must use, as in `StalenessLog.used`, instead of
-    what has arrived. stopped: polled while waiting; True ends the wait with a `RankError`.
+    k: D's updates per step. orders: what each update of a player must use, as in `StalenessLog.used`, instead of what
+    has arrived. stopped: polled while waiting; True ends the wait with a `RankError`.
     """
 
     options: Options
     k: int = 1
-    order: Sequence[int] | None = None
+    orders: Mapping[Side, Sequence[int]] = field(default_factory=dict)
     timeout_s: float = 300.0
     stopped: Callable[[], bool] = lambda: False
 
@@ -60,7 +61,13 @@ class StalenessLimit:
 class PlayerStep:
     """One player's part of the steps of a session."""
 
-    def __init__(self, limits: StalenessLimit) -> None:
+    side: ClassVar[Side]
+
+    def __init__(self, gan: GAN, limits: StalenessLimit) -> None:
+        player = gan.slots[self.side]
+        assert isinstance(player, Player)
+        self.gan = gan
+        self.player = player
         self.limits = limits
         self.log = StalenessLog()
         self._alarm: GradientAlarm | None = None
@@ -69,29 +76,29 @@ class PlayerStep:
     @property
     def staleness(self) -> int:
         """Steps that G's opponent may be old: 0 after exploding gradients."""
-        return 0 if self.is_in_step else self.limits.options.staleness
+        return 0 if self.has_fallen_back else self.limits.options.staleness
 
     @property
     def note(self) -> int:
         """Note of a message to the other player."""
-        return _IN_STEP if self.is_in_step else 0
+        return _FALLEN_BACK if self.has_fallen_back else 0
 
     @property
-    def is_in_step(self) -> bool:
+    def has_fallen_back(self) -> bool:
         """Whether gradients of any player have exploded, as far as is known here."""
         return self.log.in_step_at is not None
 
     def read_note(self, note: int, version: int) -> None:
         """Fall back if the note reports exploding gradients."""
-        if note & _IN_STEP:
+        if note & _FALLEN_BACK:
             self.fall_back(version)
 
     def fall_back(self, version: int) -> None:
         """Set the staleness to 0 from this version on; the next message reports it."""
-        if not self.is_in_step:
+        if not self.has_fallen_back:
             self.log.in_step_at = version
 
-    def check_gradients(self, player: Player, update: Update) -> None:
+    def check_gradients(self, update: Update) -> None:
         """Check for exploding gradients. Reading the norm waits for the device."""
         self._num_updates += 1
         factor = self.limits.options.fall_back
@@ -99,14 +106,14 @@ class PlayerStep:
         if factor is None or self.staleness == 0 or "gradient_norm" not in update.scalars:
             return
         if self._alarm is None:
-            self._alarm = GradientAlarm(factor=factor, scaled=player.scaler is not None)
+            self._alarm = GradientAlarm(factor=factor, scaled=self.player.scaler is not None)
         if self._alarm.triggers(float(update.scalars["gradient_norm"])):
-            self.fall_back(player.version)
+            self.fall_back(self.player.version)
 
     @property
     def recorded(self) -> int | None:
         """Version or count that the next update must use; None without a recorded order."""
-        return next_used(self.limits.order, self._num_updates)
+        return next_used(self.limits.orders.get(self.side), self._num_updates)
 
     @phase(Phase.COMMUNICATION)
     def wait(

@@ -5,7 +5,6 @@ Messages between the threads stay on their device.
 
 import queue
 import threading
-from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,7 +14,6 @@ from paragan.core.errors import RankError
 from paragan.core.network_factory import copy_networks
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.links.link import Message, timeout_error
-from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import Snapshot
@@ -33,23 +31,21 @@ class ThreadStep:
     G's step starts together with D's, and may lag as far as the staleness allows.
     """
 
-    def __init__(
-        self, gan: GAN, first: Batch, buffer: Buffer, limits: StalenessLimit, orders: Mapping[Side, Sequence[int]]
-    ) -> None:
+    def __init__(self, gan: GAN, first: Batch, limits: StalenessLimit) -> None:
+        assert isinstance(gan.g, Player) and isinstance(gan.d, Player)
         self.gan = gan
-        g, d = self._players()
         fakes = ThreadLink(limits.max_in_flight, limits.timeout_s)
         states = ThreadLink(limits.max_in_flight, limits.timeout_s)
         self._pending: list[Future[Update]] = []  # G's steps that D has begun, oldest first
         self._is_stopping = threading.Event()
-        g_limits = replace(limits, stopped=self._is_stopping.is_set, order=orders.get(Side.G))
-        d_limits = replace(limits, stopped=lambda: self._failed_step() is not None, order=orders.get(Side.D))
-        opponent = Snapshot(copy_networks(d.net), d.calling, d.version)
+        g_limits = replace(limits, stopped=self._is_stopping.is_set)
+        d_limits = replace(limits, stopped=lambda: self._failed_step() is not None)
+        opponent = Snapshot(copy_networks(gan.d.net), gan.d.calling, gan.d.version)
         sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
-        self.generator = GeneratorStep(opponent, sender, states, g_limits, d_parts=d.policy.micro_batches)
-        self.discriminator = DiscriminatorStep(buffer, receiver, [states], d_limits, in_process=True)
-        self._device = g.strategy.device(g.net)
+        self.generator = GeneratorStep(gan, opponent, sender, states, g_limits)
+        self.discriminator = DiscriminatorStep(gan, receiver, [states], d_limits, in_process=True)
+        self._device = gan.g.strategy.device(gan.g.net)
         self._stream = SideStream(self._device)
         threads = torch.get_num_threads()
         self._thread = ThreadPoolExecutor(1, "G", torch.set_num_threads, (threads,))
@@ -67,7 +63,7 @@ class ThreadStep:
         self._pending.append(self._thread.submit(self._g_step, reals, mark_ready(self._device)))
         try:
             with differentiable_attention(self._penalties):
-                d = self.discriminator.step(self.gan, reals)
+                d = self.discriminator.step(reals)
             self._wait_for_g(max_pending=self.generator.staleness)
         except BaseException as error:
             self._is_stopping.set()
@@ -83,12 +79,12 @@ class ThreadStep:
         A run that resumes here starts from that state; during steps, D may send rounded differences.
         """
         self._wait_for_g(max_pending=0)
-        _, d = self._players()
         opponent = self.generator.opponent
-        has_newest = opponent.version >= d.version and opponent.is_exact
+        d_version = self.gan.d.version
+        has_newest = opponent.version >= d_version and opponent.is_exact
         if not has_newest:
-            self.discriminator.publish_exactly(d)
-            self.generator.wait_for_d(d.version // self.generator.limits.k)  # k updates of D are one step
+            self.discriminator.publish_exactly()
+            self.generator.wait_for_d(d_version // self.generator.limits.k)  # k updates of D are one step
         self.generator.forget_change()
 
     def close(self) -> None:
@@ -96,16 +92,10 @@ class ThreadStep:
         self._is_stopping.set()
         self._thread.shutdown()
 
-    def _players(self) -> tuple[Player, Player]:
-        g = self.gan.g
-        d = self.gan.d
-        assert isinstance(g, Player) and isinstance(d, Player)
-        return g, d
-
     def _g_step(self, reals: list[Batch], loaded: torch.Event | None) -> Update:
         with self._stream, differentiable_attention(self._penalties):
             self._stream.wait(loaded)
-            return self.generator.step(self.gan, reals)
+            return self.generator.step(reals)
 
     def _wait_for_g(self, max_pending: int) -> None:
         """Wait until G is at most that many steps late.

@@ -16,11 +16,10 @@ from paragan.core.errors import RankError
 from paragan.core.fakes import detached_fakes
 from paragan.core.protocols import Turn
 from paragan.core.skipped_state import copy_state, restore_if_skipped
-from paragan.core.types import Batch, Rows, TurnInputs, Update
+from paragan.core.types import Batch, Rows, Side, TurnInputs, Update
 from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
-from paragan.game.player import Player
 from paragan.game.snapshot import PredictedOpponent, Snapshot, StateEncoder
 from paragan.game.turn_context import seeded_layers
 from paragan.schemes.asynchronous.fakes import (
@@ -36,37 +35,35 @@ from paragan.schemes.asynchronous.player_step import DIFFERENCE, PlayerStep, Sta
 class GeneratorStep(PlayerStep):
     """G's part of a step.
 
-    opponent: newest D received. fakes: sent to the ranks of D. states: received from one of them.
-    world: ranks of G. d_parts: micro-batches of D's turns, whose fakes G generates.
+    opponent: newest D received. fakes: sent to the ranks of D. states: received from one of them. world: ranks of G.
     """
+
+    side = Side.G
 
     def __init__(
         self,
+        gan: GAN,
         opponent: Snapshot,
         fakes: FakesSender,
         states: ReceiveEnd,
         limits: StalenessLimit,
         world: World = ALONE,
-        d_parts: int = 1,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(gan, limits)
         self.world = world
         self.opponent = opponent
         factor = limits.options.predict
         self.predicted = PredictedOpponent(opponent, factor, limits.k) if factor and self.staleness else None
         self.fakes = fakes
         self.states = states
-        self.d_parts = d_parts
 
-    def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
+    def step(self, reals: Sequence[Batch]) -> Update:
         """Run G's turn. reals: batches of D's updates of this step, as the ranks of G share them."""
-        g = gan.g
-        assert isinstance(g, Player)
         send_fakes = self._send_g_fakes if self.limits.options.reuse else self._send_d_fakes
         # A turn of G of images reads no real ones; on its own ranks there are none.
-        batches = reals if gan.prior.reads_batches else [Batch(real.rows) for real in reals]
-        turn = send_fakes(gan, g, batches)
-        next_step = g.version + 1
+        batches = reals if self.gan.prior.reads_batches else [Batch(real.rows) for real in reals]
+        turn = send_fakes(batches)
+        next_step = self.player.version + 1
         # A repetition waits for exactly the D of the record. A run takes the newest D that has arrived,
         # but waits for one that is at most `staleness` steps late.
         recorded = self.recorded
@@ -81,8 +78,8 @@ class GeneratorStep(PlayerStep):
         self.log.lags[lag] += 1
         self.log.used.append(self.opponent.version)
         predicted = self.predicted if lag else None  # a D that is not late needs no prediction
-        update = g.update(turn, against=predicted or self.opponent)
-        self.check_gradients(g, update)
+        update = self.player.update(turn, against=predicted or self.opponent)
+        self.check_gradients(update)
         return update
 
     def wait_for_d(self, step: int) -> None:
@@ -95,28 +92,30 @@ class GeneratorStep(PlayerStep):
         if self.predicted is not None:
             self.predicted.reset()
 
-    def _send_g_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
+    def _send_g_fakes(self, batches: Sequence[Batch]) -> Turn:
         """Send the fakes of G's turn, and return that turn."""
-        turn = gan.g_turn(self._g_batch(batches[-1]))
-        fakes = g.generate_fakes(turn)
-        self._send(gan, turn.feed, fakes, g.version)
+        turn = self.gan.g_turn(self._g_batch(batches[-1]))
+        fakes = self.player.generate_fakes(turn)
+        self._send(turn.feed, fakes)
         return turn.with_fakes(fakes)
 
-    def _send_d_fakes(self, gan: GAN, g: Player, batches: Sequence[Batch]) -> Turn:
+    def _send_d_fakes(self, batches: Sequence[Batch]) -> Turn:
         """Send fakes that are generated for D's turns, and return G's turn."""
+        generator = self.player.network()
         for batch in batches:
-            turn = gan.d_turn(batch)
-            with seeded_layers(turn, g.version, g.network()):
+            turn = self.gan.d_turn(batch)
+            with seeded_layers(turn, self.player.version, generator):
                 # no update follows that would restore statistics of a forward whose images are not finite
-                before = copy_state(g.network().buffers)
-                fakes = detached_fakes(turn, g.network(), self.d_parts)
+                before = copy_state(generator.buffers)
+                fakes = detached_fakes(turn, generator, self.gan.d.policy.micro_batches)
                 if before:
                     restore_if_skipped(before, torch.stack([images.isfinite().all() for images in fakes]).all())
-            self._send(gan, turn.feed, fakes, g.version)
-        return gan.g_turn(self._g_batch(batches[-1]))
+            self._send(turn.feed, fakes)
+        return self.gan.g_turn(self._g_batch(batches[-1]))
 
-    def _send(self, gan: GAN, feed: TurnInputs, fakes: tuple[Tensor, ...], version: int) -> None:
-        self.fakes.send(feed.rows, judged_tensors(gan, feed, feed.in_order(fakes)), version, self.note)
+    def _send(self, feed: TurnInputs, fakes: tuple[Tensor, ...]) -> None:
+        tensors = judged_tensors(self.gan, feed, feed.in_order(fakes))
+        self.fakes.send(feed.rows, tensors, self.player.version, self.note)
 
     def _g_batch(self, batch: Batch) -> Batch:
         """Return this rank's share of G's batch, which may differ in size from D's."""
@@ -141,20 +140,22 @@ class GeneratorStep(PlayerStep):
 class DiscriminatorStep(PlayerStep):
     """D's part of a step.
 
-    buffer: fakes received. fakes: from the ranks of G. states: sent to the ranks of G that this
-    rank serves. in_process: messages stay on their device, not on the host.
+    fakes: from the ranks of G. states: sent to the ranks of G that this rank serves. in_process: messages stay on
+    their device, not on the host.
     """
+
+    side = Side.D
 
     def __init__(
         self,
-        buffer: Buffer,
+        gan: GAN,
         fakes: FakesReceiver,
         states: Sequence[SendEnd],
         limits: StalenessLimit,
         in_process: bool = False,
     ) -> None:
-        super().__init__(limits)
-        self.buffer = buffer
+        super().__init__(gan, limits)
+        self.buffer = Buffer(gan.prior.seed, limits.options.cached)
         self.fakes = fakes
         self.states = states
         self.in_process = in_process
@@ -162,10 +163,9 @@ class DiscriminatorStep(PlayerStep):
         self._published: tuple[int, bool] | None = None  # newest version sent, and whether exactly
         self._num_received = 0
 
-    def step(self, gan: GAN, reals: Sequence[Batch]) -> Update:
+    def step(self, reals: Sequence[Batch]) -> Update:
         """Run D's turns, one for each batch, then send its state."""
-        d = gan.d
-        assert isinstance(d, Player)
+        d = self.player
         step = d.version // self.limits.k
         for real in reals:
             self._wait_for_fakes(step)
@@ -173,14 +173,15 @@ class DiscriminatorStep(PlayerStep):
             self.log.lags.update(max(0, step - version) for version in drawn.versions)
             self.log.used.append(self._num_received)
             device = d.strategy.device(d.net)
-            turn = with_received(gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
+            turn = with_received(self.gan.d_turn(real), {name: t.to(device) for name, t in drawn.tensors.items()})
             update = d.update(turn, against=RemoteGenerator(max(drawn.versions)))
-            self.check_gradients(d, update)
-        self.publish(d)
+            self.check_gradients(update)
+        self.publish()
         return update
 
-    def publish(self, d: Player, is_exact: bool = False) -> None:
+    def publish(self, is_exact: bool = False) -> None:
         """Send D's current state. Collective: every rank of D must call this (sharded weights)."""
+        d = self.player
         # every state, also if another is under way: a difference is valid only after the one before
         data, is_difference = self._encoder.encode(d.strategy.weights(d.net), is_exact)
         note = self.note | (DIFFERENCE if is_difference else 0)
@@ -189,10 +190,10 @@ class DiscriminatorStep(PlayerStep):
             sender.send(Message(version=d.version, data=data, note=note))
         self._published = d.version, not is_difference
 
-    def publish_exactly(self, d: Player) -> None:
+    def publish_exactly(self) -> None:
         """Send D's current state, unless its exact state was the last message. Collective."""
-        if self._published != (d.version, True):
-            self.publish(d, is_exact=True)
+        if self._published != (self.player.version, True):
+            self.publish(is_exact=True)
 
     def _wait_for_fakes(self, step: int) -> None:
         """Receive fakes until there are those of G before this step; without reuse, until this turn's."""

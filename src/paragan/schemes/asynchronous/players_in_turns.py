@@ -1,35 +1,77 @@
-"""Players on separate ranks that take turns, any number of them: `synchronous`, bit for bit.
+"""Players that take turns, any number of them: `synchronous`, bit for bit, also with players on separate ranks.
 
-A player sends its state to the ranks of those whose turns call it, and waits for the states that its turn needs. D and
-extra players generate their fakes with G's state; players that do not call one another train at the same time.
+On separate ranks a player sends its state to the ranks of those whose turns call it, and waits for the states that its
+turn needs. D and extra players generate their fakes with G's state; players that do not call one another train at the
+same time.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
 
-from paragan.core.errors import RankError
+from paragan.core.capabilities import ALL, Capability
+from paragan.core.errors import ConfigError, RankError
 from paragan.core.phases import Phase, phase
 from paragan.core.roles import Roles
+from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Report, Side, Update
 from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender
 from paragan.distributed.links.link import Message
 from paragan.game.gan import GAN
 from paragan.game.player import Player
 from paragan.game.snapshot import RemotePlayer, Snapshot, packed
+from paragan.schemes import synchronous
+from paragan.schemes.asynchronous.players_on_ranks import PlayersOnRanks
 from paragan.schemes.base.concurrent import StalenessLog
 from paragan.schemes.base.rank_links import RankLinks
 
 _POLL_S = 0.1
+_NOT_IN_TURNS = ("g_batch", "cached", "state_dtype", "fakes_dtype", "order")
+
+
+class PlayersInTurns(PlayersOnRanks["TurnStep"]):
+    """Players one after the other, each against the newest state of the others."""
+
+    sends_states = True
+
+    def start_note(self, num_ranks: int) -> str | None:
+        if num_ranks > 1:
+            return None
+        return "ranks     one process: players update in turn; set devices and scheme.ranks"
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:  # type: ignore[override]
+        """Those of `synchronous`, less the state that another rank would need on separate ranks."""
+        capabilities = ALL - {Capability.GRID}
+        return capabilities - {Capability.BALANCER, Capability.AUGMENT_STATE} if self.is_split else capabilities
+
+    def refuse(self, gan: GAN, tensors: Mapping[str, TensorSpec]) -> None:
+        super().refuse(gan, tensors)
+        defaults = type(self.options)()
+        for name in _NOT_IN_TURNS:
+            if getattr(self.options, name) != getattr(defaults, name):
+                raise ConfigError(
+                    f"scheme.{name} does not apply to players that take turns (scheme.staleness=0 with "
+                    f"scheme.reuse=false); leave it out, or change one of these"
+                )
+
+    def step(self, gan: GAN, batches: Iterator[Batch]) -> Report:
+        """Run one step: of all players in one process, or of this rank's player in the open session or a new one."""
+        if self._roles is None or not self._roles.is_split:
+            return synchronous.step(gan, batches)
+        session = self._session_of(gan, partial(TurnStep, gan, self._roles))
+        return session.step(list(islice(batches, gan.batches_per_step)))
 
 
 class TurnStep:
-    """Steps of the player of this rank. Versions of states are numbers of batches."""
+    """Steps of the player of this rank. Version n of a state is that after the turns on the run's first n batches."""
 
     def __init__(self, gan: GAN, roles: Roles) -> None:
         self.gan = gan
         self.side = roles.sides[0]
         self.staleness_logs: Mapping[str, StalenessLog] = {}  # every state is the newest
-        self._order = [*gan.critics, Side.G]  # of the turns for one batch, as in `synchronous`
+        self._order = list(gan.critics)  # of the turns on one batch, as in `synchronous`
         self._num_batches = gan.batches_per_step
         self._timeout_s = roles.timeout_s
         readers = [side for side in gan.slots if self.side in gan.called_by(side)]
@@ -74,23 +116,23 @@ class TurnStep:
         return update
 
     def _update_critic(self, reals: Sequence[Batch], first: int) -> Update | None:
-        """Update D or an extra player on its batches; other such players need the state after each.
-
-        It needs the state of G at the start of the step, which ends with G's turn.
-        """
+        """Update D or an extra player on its batches; other such players need the state after each."""
         update = None
         for number, real in enumerate(reals):
             if self.side in self.gan.critics_of_batch(number):
                 for side in self._receivers:
-                    self._wait_for(side, first if side is Side.G else first + number + self._is_before(side))
+                    self._wait_for(side, self._version_before(side, first, number))
                 update = self.gan.slots[self.side].update(self.gan.turn(self.side, real), against=self.gan.g)
             is_last = number == self._num_batches - 1  # G reads the others at the end of the step alone
             self._send_to([side for side in self._senders if is_last or side is not Side.G], first + number + 1)
         return update
 
-    def _is_before(self, side: Side) -> bool:
-        """Return whether the turn of another critic comes before this rank's, so that it has trained on the batch."""
-        return self._order.index(side) < self._order.index(self.side)
+    def _version_before(self, side: Side, first: int, number: int) -> int:
+        """Return the version of another player at this critic's turn on a batch of the step."""
+        if side is Side.G:
+            return first  # its turn ends the step
+        has_had_its_turn = self._order.index(side) < self._order.index(self.side)
+        return first + number + 1 if has_had_its_turn else first + number
 
     @phase(Phase.COMMUNICATION)
     def _wait_for(self, side: Side, version: int) -> None:
