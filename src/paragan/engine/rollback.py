@@ -17,6 +17,7 @@ from paragan.engine.divergence import SkipMonitor
 from paragan.engine.options import RollbackOptions
 from paragan.engine.rollback_state import RollbackState, first_readable
 from paragan.engine.signs import SCORE_DIVERGES
+from paragan.engine.step_log import StepLog
 from paragan.engine.training_loop import TrainingLoop
 from paragan.evaluation.score import Score
 
@@ -28,7 +29,10 @@ class RollbackLoop(TrainingLoop):
     A collapse is a `DivergedError`, or a sign that lasts (`CollapseMonitor`). Steps, images and data continue: other
     batches follow, and the run gets longer by what was lost. Learning rates are lowered, but at the first rollback
     not for a sign that a single batch can cause. If a rollback has not helped, the next one returns to an older
-    checkpoint and lowers the rates more. Rank 0 decides.
+    checkpoint and lowers the rates more.
+
+    Every part of the loop runs in `_watched`, which measures, and ends in `_decide` or `_roll_back`. Rank 0 decides:
+    of `RollbackState`, ranks without G have an incomplete `monitor` and good checkpoints, which they do not use.
     """
 
     rollback: RollbackOptions
@@ -36,68 +40,61 @@ class RollbackLoop(TrainingLoop):
     def __post_init__(self) -> None:
         self._state = RollbackState(monitor=CollapseMonitor(patience=self.rollback.patience))
         self._measured_at = -1  # step of the newest telemetry or score
-        self._saved_before = -1  # step of the newest checkpoint at that time
-        self._returned_at = -1  # step of the newest rollback in this session
-        self._diverged = ""  # why the run rolls back at the next step at which all ranks agree
+        self._saved_before = -1  # step of the newest checkpoint before the first of that step
+        self._divergence = ""  # text of the error after which the run rolls back, once all ranks can; empty: none
         self._length = self.images  # as configured
         self._lr = {name: player.policy.lr for name, player in self.players.items()}
 
     def _begin(self) -> Iterator[Event]:
         """Save a first checkpoint, and make a rollback that a kill has prevented."""
-        yield from self._watched(super()._begin, is_measured=True)
+        yield from self._watched(super()._begin, may_measure=True)
         if self._state.good < 0:
             yield self.save()  # else a collapse before the first period has nothing to return to
         yield from self._decide()  # a run that was killed within a rollback still shows the sign
 
+    def _new_log(self) -> StepLog:
+        log = super()._new_log()
+        log.skips.last_applied |= self._state.applied  # updates that were skipped before a kill count, too
+        return log
+
     def _log_step(self, report: Report) -> Iterator[Event]:
-        assert self._log is not None
-        # updates that were skipped before a kill count, too: the checkpoint has them; from then on both are one dict
-        self._log.skips.last_applied |= self._state.applied
         yield from self._watched(partial(super()._log_step, report))
-        self._state.applied = self._log.skips.last_applied
 
     def _run_due(self, report: Report) -> Iterator[Event]:
-        if self.roles.is_split and self._returned_at == self.clock.step:
-            self._observed_at = report.images  # opponents' states arrive with the next step
-            return  # a checkpoint is written; sheets and scores come with the next period
         before = self._observed_at
         periods = (self.every.telemetry_kimg, self.every.score_kimg)
-        is_measured = any(is_due(kimg, before, report.images) for kimg in periods)
-        yield from self._watched(partial(super()._run_due, report), is_measured)
+        may_measure = any(is_due(kimg, before, report.images) for kimg in periods)
+        yield from self._watched(partial(super()._run_due, report), may_measure)
 
     def end(self) -> Iterator[Event]:
         """End the run, unless a rollback makes it longer."""
         count = self._state.count
-        yield from self._watched(super().end, is_measured=True)
+        yield from self._watched(super().end, may_measure=True)
         if self._state.count > count:
             yield from self.run()
 
-    def _watched(self, work: Callable[[], Iterator[Event]], is_measured: bool = False) -> Iterator[Event]:
-        """Yield the events of `work`, and roll back if it diverges or they show a collapse.
+    def _watched(self, work: Callable[[], Iterator[Event]], may_measure: bool = False) -> Iterator[Event]:
+        """Yield the events of a part of the loop, then roll back if it diverged, or decide if it measured the game.
 
-        is_measured: whether it measures the game; ranks without G have no event of it.
+        may_measure: whether it may, on any rank. Collectives depend on this alone: ranks without G have no events.
         """
-        # before the events, as ranks without G have none: a collective must not depend on them
-        merged = self.roles.gather_merged(self._moment_ratios()) if self.roles.is_split and is_measured else None
+        ratios = self.roles.gather_merged(self._moment_ratios()) if may_measure else {}
+        has_measured = False
         try:
             for event in work():
                 if event.kind == "telemetry":
-                    ratios = self._moment_ratios() if merged is None else merged
                     event = replace(event, values={**event.values, **ratios})
                 if event.kind in ("telemetry", "score"):
                     self._measure(event)
+                    has_measured = True
                 yield event
         except DivergedError as error:  # on all ranks
-            self._diverged = str(error)
-        if self._diverged:
-            # under local_sgd the ranks differ until they average; the reason waits for that step
+            self._divergence = str(error)
+        if self._divergence:
+            # under local_sgd the ranks differ until they average; the rollback waits for that step
             if self.is_synchronized:
-                yield from self._roll_back(DIVERGED, self._diverged)
-            return
-        # rank 0 decides, and may have no event of its own
-        if self.roles.is_split and is_measured:
-            self._measured_at = self.world.all_reduce_max(self._measured_at)
-        if self._measured_at == self.clock.step:
+                yield from self._roll_back(DIVERGED, self._divergence)
+        elif may_measure and self.world.any(has_measured):
             yield from self._decide()
 
     def _moment_ratios(self) -> dict[str, float]:
@@ -106,7 +103,7 @@ class RollbackLoop(TrainingLoop):
 
     def _measure(self, event: Event) -> None:
         self._state.monitor.observe(event)
-        # telemetry and score of one step judge the same checkpoint: the newest before the first of them
+        # telemetry and score of one step judge the same checkpoint, also if one is saved between them
         if self._measured_at != event.step:
             self._saved_before = self.saved_at
         self._measured_at = event.step
@@ -115,43 +112,39 @@ class RollbackLoop(TrainingLoop):
         """Roll back if a sign lasts, else note the newest good checkpoint. Collective."""
         collapse = run_on_main(self.world, self._state.monitor.collapse)
         is_last = self._state.count >= self.rollback.max_rollbacks
-        if collapse is not None and not (is_last and collapse[0] == PAST_BEST):  # slow: no reason to end a run
+        # the collapse after the last rollback ends the run; getting worse slowly is no reason for that
+        if collapse is not None and not (is_last and collapse[0] == PAST_BEST):
             yield from self._roll_back(*collapse)
-        elif self._state.good >= 0:
+        elif self._state.good >= 0:  # else the first checkpoint follows
             self._note_good()
 
     def _is_best(self, score: Score) -> bool:
         """Return whether this is the best score, of a run without a sign of a collapse."""
         return self._state.monitor.is_clean and super()._is_best(score)
 
-    def _with_newest_good(self) -> RollbackState:
-        """Return the state with the newest checkpoint that a good measurement has followed."""
-        good = self._state.good
-        images = self._state.good_images
-        if self._measured_at == self.clock.step and self._state.monitor.is_clean:
-            good = max(good, self._saved_before)
-            images = self.clock.images
-        if good < 0:
-            good = self.clock.step  # the first checkpoint, which is being saved, counts as good
-        return self._state.with_good(good, images)
-
     def _note_good(self) -> None:
-        self._state = self._with_newest_good()
+        """Note the newest checkpoint that a good measurement has followed; a second call at a step changes nothing."""
+        if self._measured_at == self.clock.step and self._state.monitor.is_clean:
+            self._state.note_good(self._saved_before, self.clock.images)
+        self._protect_good()
+
+    def _protect_good(self) -> None:
         self.checkpoints.protected.clear()
         self.checkpoints.protected.update((self._state.good, *self._state.older))
 
     def save(self) -> Event:
         """Write a checkpoint; the first one counts as good."""
-        event = super().save()
-        self._note_good()
-        return event
+        if self._state.good < 0:
+            self._state.note_good(self.clock.step, self.clock.images)
+        self._note_good()  # before it is written: it names the good ones, and none of these may be pruned by it
+        return super().save()
 
     def state(self) -> tuple[dict[str, Pieces], dict[str, Any]]:
         """Return the state for a checkpoint, with that of the rollbacks."""
         groups, values = super().state()
-        local = {name: counts for name, counts in self._state.applied.items() if name in self.players}
-        applied = self.roles.gather_merged(local)
-        saved = replace(self._with_newest_good(), applied=applied)
+        applied = self._state.applied if self._log is None else self._log.skips.last_applied
+        local = {name: counts for name, counts in applied.items() if name in self.players}
+        saved = replace(self._state, applied=self.roles.gather_merged(local))
         return groups, {**values, "rollback": asdict(saved)}
 
     def resume_from(self, checkpoint: Checkpoint) -> None:
@@ -160,7 +153,7 @@ class RollbackLoop(TrainingLoop):
         if (saved := checkpoint.values.get("rollback")) is not None:  # else saved without
             with restoring(checkpoint):
                 self._state.restore(saved)
-            self._note_good()
+            self._protect_good()
             self._apply_state()
 
     def _apply_state(self) -> None:
@@ -169,7 +162,7 @@ class RollbackLoop(TrainingLoop):
             player.set_lr_base(self._lr[name] * self._state.lr_factors.get(name, 1.0))
 
     def _roll_back(self, name: str, reason: str) -> Iterator[Event]:
-        """Restore the players, lower learning rates, and save that as this step. Collective.
+        """Return to the players of a good checkpoint, at lower rates, and save that as this step. Collective.
 
         | sign           | the last rollback helped, or there was none      | it was in vain                         |
         |----------------|--------------------------------------------------|----------------------------------------|
@@ -184,58 +177,53 @@ class RollbackLoop(TrainingLoop):
             raise DivergedError(
                 f"step {self.clock.step}: another collapse after {limit} rollbacks (rollback.max_rollbacks): {reason}"
             )
-        has_helped = name != PAST_BEST and self.clock.images > self._state.trial_images
+        images = self.clock.images
+        # 1. Choose the checkpoint. A collapse soon after a rollback is the same one: that rollback was in vain.
+        has_helped = name != PAST_BEST and images > self._state.trial_images
         is_to_best = name == PAST_BEST or (name == SCORE_DIVERGES and has_helped)
         good = self.checkpoints.path_of(self._state.good if has_helped else self._state.fallback())
         checkpoint = self._open_good([self.best.folder, good] if is_to_best else [good], reason)
+        # 2. Replace the players: an error up to here leaves the run as it was.
+        yield from self._replace_players(checkpoint)
+        # 3. Count it.
+        slowed = self._slowed(name)  # before `add`, which counts this rollback
+        # before `note_good`, which is another good measurement; by rank 0, which alone knows the last one
+        lost = run_on_main(self.world, partial(self._state.lost_after, images, checkpoint.values, is_to_best))
+        self._state.add(checkpoint.step, images, lost, slowed, self.rollback.lr_factor, has_helped)
+        self._state.note_good(self.clock.step, images)  # the checkpoint that is saved below: of good players
+        self._state.monitor.restart(is_to_best)
+        self._divergence = ""
+        self._apply_state()  # after `add`, and before the event, which has the new length
+        # 4. Record and save it. A kill before the save repeats the rollback, as the checkpoint it resumes from shows
+        # the same sign; after it, the run resumes with the players and the rates of the rollback.
+        yield self._rollback_event(checkpoint.step, name, reason)
+        yield self.save()
+
+    def _replace_players(self, checkpoint: Checkpoint) -> Iterator[Event]:
+        """Restore the players, and begin anew what depends on the updates since then. Collective."""
         self.scheme.quiesce()  # no turn is under way while the weights are replaced
         if self._log is not None:
-            yield from self._log.delay_events(self.clock)  # of the session that ends here
+            yield from self._log.delay_events(self.clock)  # of the scheme's session, before that is closed
         run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
-        self.scheme.close()  # the next step begins with the states of these players, as a resume
-        lost = run_on_main(self.world, partial(self._lost_images, checkpoint, is_to_best))
-        slowed = self._slowed(name)
-        self._state.add(checkpoint.step, self.clock.images, lost, slowed, self.rollback.lr_factor, has_helped)
-        self._apply_state()
-        self._forget(is_to_best)
-        yield self._rollback_event(checkpoint.step, name, reason)
-        # A kill before this save repeats the rollback, as the checkpoint it resumes from shows the same
-        # sign; after it, the run resumes with the players and the rates of the rollback.
-        yield self.save()
+        self.scheme.close()  # the next step opens a session, which begins with the states of these players
+        self.is_score_pending = False  # that score was of other players
+        self._state.applied = {}
+        if self._log is not None:  # after the restoring: skips are counted from the restored counters
+            self._log.skips = SkipMonitor(self.players, self.world, self.batches.source)
+            self._log.forget(self._saved_numbers)
+        if self.roles.is_split:
+            # the states of opponents arrive with the next step: sheets and scores that are due now are left out
+            self._observed_at = self.clock.images
+
+    def _restore_players(self, checkpoint: Checkpoint) -> None:
+        with restoring(checkpoint):
+            self.restore(checkpoint)
 
     def _slowed(self, name: str) -> Sequence[str]:
         """Return the players whose rates the next rollback lowers; none if it is the first, for a sign of one batch."""
         if name in OF_ONE_BATCH and not self._state.count:
             return ()
         return SLOWED.get(name, tuple(side.value for side in self.gan.slots))
-
-    def _lost_images(self, checkpoint: Checkpoint, is_to_best: bool) -> int:
-        """Return all lost images; of a return to the best score those since the last good measurement.
-
-        What was trained before that made it worse slowly, and counts as trained.
-        """
-        if is_to_best:
-            return self._state.lost_images + self.clock.images - self._state.good_images
-        before: int = checkpoint.values.get("rollback", {}).get("lost_images", 0)
-        trained: int = checkpoint.values["clock"]["images"]
-        return before + self.clock.images - trained
-
-    def _restore_players(self, checkpoint: Checkpoint) -> None:
-        with restoring(checkpoint):
-            self.restore(checkpoint)
-
-    def _forget(self, is_to_best: bool) -> None:
-        """Begin all counts anew; the next checkpoint is as good as the one that was restored."""
-        self._state.monitor.restart(is_to_best)
-        self._state.applied = {}
-        self._measured_at = self.clock.step
-        self._saved_before = self.clock.step
-        self._returned_at = self.clock.step
-        self._diverged = ""
-        self.is_score_pending = False
-        if self._log is not None:
-            self._log.skips = SkipMonitor(self.players, self.world, self.batches.source)
-            self._log.forget(self._saved_numbers)
 
     def _open_good(self, paths: list[Path], reason: str) -> Checkpoint:
         """Open the first readable one of these checkpoints. Collective."""

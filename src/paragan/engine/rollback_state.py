@@ -1,9 +1,9 @@
 """State of the rollbacks of a run, in each of its checkpoints."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter, oldest_of_each_age
@@ -48,10 +48,25 @@ class RollbackState:
         self.applied = {side: (int(due_turns), int(updates)) for side, (due_turns, updates) in applied}
         self.monitor.restore(values["monitor"])
 
-    def with_good(self, good: int, images: int) -> Self:
-        """Return the state with a newest good checkpoint, or the same. images: as `good_images`."""
-        older = oldest_of_each_age({*self.older, self.good}, good)[-_MAX_OLDER:]  # without -1, and `good` itself
-        return replace(self, good=good, good_images=images, older=older)
+    def note_good(self, step: int, images: int) -> None:
+        """Note a good measurement, after which the checkpoint of this step is good. images: trained on so far."""
+        newest = max(self.good, step)  # -1: the run has not saved since it began
+        # without -1, and without `newest` itself, so that a second call with it changes nothing
+        self.older = oldest_of_each_age({*self.older, self.good}, newest)[-_MAX_OLDER:]
+        self.good = newest
+        self.good_images = images
+
+    def lost_after(self, images: int, saved: Mapping[str, Any], is_to_best: bool) -> int:
+        """Return all images lost by a return to a checkpoint with these values, and by those before.
+
+        images: trained on so far. Of a return to the best score only those since the last good measurement are lost.
+        What came before made the score worse slowly, and would do so again: a longer run would overfit more.
+        """
+        if is_to_best:
+            return self.lost_images + images - self.good_images
+        before: int = saved.get("rollback", {}).get("lost_images", 0)
+        trained: int = saved["clock"]["images"]
+        return before + images - trained
 
     def add(self, target: int, images: int, lost: int, slowed: Sequence[str], factor: float, has_helped: bool) -> None:
         """Count a rollback, lower the rates of `slowed`, and note until when another one means that it was in vain.
@@ -66,7 +81,8 @@ class RollbackState:
             self.power = max(1, 2 * self.power)
         for side in slowed:
             self.lr_factors[side] = self.lr_factors.get(side, 1.0) * factor**self.power
-        # rates times f^power need 1 / f^power as many images for the same way; twice that is the border
+        # At rates times f^power players need 1 / f^power as many images to get as far as those that were lost: a
+        # collapse within twice that is the same one again.
         self.trial_images = min(int(images + 2 * (lost - self.lost_images) / factor**self.power), _MAX_IMAGES)
         self.lost_images = lost
 

@@ -43,9 +43,7 @@ class TrainingLoop(SavedGame):
     between steps; True saves a checkpoint and ends the run. telemetry: measures the game; its period is a quarter of
     that of sheets. fixed_samples: the sample sheets; None: there are none. roles: which player trains on which rank.
     sync_period: steps after which all ranks of a player hold the same weights again (`local_sgd`). background: computes
-    the scores in another process; None: training waits for them.
-
-    Subclasses override `_log_step`, `_run_due` and `_is_best`.
+    the scores in another process; None: training waits for them. Subclasses override parts of `run`, and `_is_best`.
     """
 
     images: int
@@ -79,15 +77,7 @@ class TrainingLoop(SavedGame):
         set_thread_clock(self.phases)
         if self._log is None:
             yield from self._begin()
-            self._log = StepLog(
-                scheme=self.scheme,
-                roles=self.roles,
-                players=self.players,
-                batches=self.batches,
-                log_steps=self.every.log_steps,
-                phases=self.phases,
-                saved=self._saved_numbers,
-            )
+            self._log = self._new_log()
             self._consistency = ConsistencyCheck(self.roles.batch_world, self.every.check_steps)
             self._observed_at = self.clock.images
         for _ in islice(count(), num_steps):
@@ -113,6 +103,17 @@ class TrainingLoop(SavedGame):
             yield from self._evaluate_untrained()
         elif self.is_score_pending and not self.is_finished:
             yield from self.scores()
+
+    def _new_log(self) -> StepLog:
+        return StepLog(
+            scheme=self.scheme,
+            roles=self.roles,
+            players=self.players,
+            batches=self.batches,
+            log_steps=self.every.log_steps,
+            phases=self.phases,
+            saved=self._saved_numbers,
+        )
 
     def _newest_numbers(self) -> Mapping[str, float]:
         return super()._newest_numbers() if self._log is None else self._log.newest_numbers()

@@ -156,6 +156,19 @@ def test_rollback_leaves_the_good_checkpoint_to_no_pruning(tmp_path):
     assert [path.name[-1] for path in run.checkpoints.paths()] == left
 
 
+@pytest.mark.parametrize("saves", [(1, 2), (5, 6), (9, 10)])
+def test_rollback_checkpoint_names_no_good_one_that_its_pruning_removes(tmp_path, saves):
+    # measured, and saved again, at steps 4, 8 and 12: the newest checkpoint before has become good in that step
+    run = trainer(tmp_path, "every.keep=1", "every.save_kimg=0.064", "every.sample_kimg=0.256")
+    for event in run.run():
+        if event.kind == "step" and event.step in saves:
+            run.save()
+        if event.kind == "checkpoint":
+            good = read_checkpoint(run.checkpoints.path_of(event.step)).values["rollback"]
+            assert all(run.checkpoints.path_of(step).is_dir() for step in (good["good"], *good["older"])), good
+    assert good["good"] == max(8, *saves)
+
+
 def test_rollback_after_the_last_ends_the_run_in_one_line(tmp_path):
     run = trainer(tmp_path, bad=range(1, 99), values=SATURATED)
     with pytest.raises(DivergedError, match="step 12: another collapse after 2 rollbacks") as raised:

@@ -5,8 +5,8 @@
 | `PlayersAtOnce`: G and D train at the same time    | `ThreadStep`: two threads  | `RankStep`                |
 | `PlayersInTurns`: any players, one after the other | `synchronous`: no session  | `TurnStep`                |
 
-A `…Step` is a session: it makes all steps of one game on this rank. `ThreadStep` and `RankStep` have the same two parts,
-`GeneratorStep` and `DiscriminatorStep` (`two_players`), a thread or a rank each, and differ in the links between them.
+A `…Step` is a session: it makes all steps of one game on this rank. `ThreadStep` and `RankStep` have the same parts,
+`GeneratorStep` and `DiscriminatorStep` (`two_players`), each in a thread or on a rank, and differ in the links between.
 Sources: the ParaGAN poster and arXiv 2411.03999 ("asynchronous"); bounded staleness: Ho et al. 2013.
 """
 
