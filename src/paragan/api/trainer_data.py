@@ -19,7 +19,11 @@ from paragan.datasets.base.tensor_source import MAX_NOT_FINITE, TensorSource
 
 
 def source_of(data: Any, form: SampleForm, sample: str | None) -> Source:
-    """Return the data of a program as a source. sample: name of a single tensor."""
+    """Return the data of a program as a source. sample: name of a single tensor.
+
+    A `Source` is one already; tables, arrays and tensors make a `TensorSource`, data sets with a length a
+    `DatasetSource`, functions of the epoch and iterables an `IterableSource`; paths and iterators are refused.
+    """
     name = form.argument
     if isinstance(data, Source):
         _check_format(data, form)

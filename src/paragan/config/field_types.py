@@ -106,7 +106,10 @@ def literal_words(hint: Any) -> tuple[Any, ...]:
 
 
 def describe(hint: Any) -> str:
-    """Describe a type in words: "an integer >= 1 or null", "a list of 2, each an integer", "one of mean, worst"."""
+    """Describe a type in words: "an integer >= 1 or null", "a list of 2, each an integer", "one of mean, worst".
+
+    An options class is "a map"; as one of several types, with its keys: "a number or a map of start, final".
+    """
     origin = get_origin(hint)
     arguments = get_args(hint)
     category = category_of(hint)

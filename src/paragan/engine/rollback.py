@@ -204,7 +204,7 @@ class RollbackLoop(TrainingLoop):
         self.scheme.quiesce()  # no turn is under way while the weights are replaced
         if self._log is not None:
             yield from self._log.delay_events(self.clock)  # of the scheme's session, before that is closed
-        run_on_all_ranks(self.world, partial(self._restore_players, checkpoint))
+        run_on_all_ranks(self.world, partial(self.restore, checkpoint))
         self.scheme.close()  # the next step opens a session, which begins with the states of these players
         self.is_score_pending = False  # that score was of other players
         self._state.applied = {}
@@ -214,10 +214,6 @@ class RollbackLoop(TrainingLoop):
         if self.roles.is_split:
             # the states of opponents arrive with the next step: sheets and scores that are due now are left out
             self._observed_at = self.clock.images
-
-    def _restore_players(self, checkpoint: Checkpoint) -> None:
-        with restoring(checkpoint):
-            self.restore(checkpoint)
 
     def _slowed(self, name: str) -> Sequence[str]:
         """Return the players whose rates the next rollback lowers; none if it is the first, for a sign of one batch."""

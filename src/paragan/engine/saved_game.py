@@ -181,17 +181,18 @@ class SavedGame:
         self.is_score_pending = values.get("owes_score") is True
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Restore the result of `state`. Invalid values raise KeyError, TypeError or ValueError."""
-        for name, player in self.players.items():
-            saved = checkpoint.values["players"][name]
-            # checkpoints of a version before 0.2.0 have no `due_turns`
-            counters = ["version", "images", *(["due_turns"] if "due_turns" in saved else [])]
-            counts = read_counts(saved, *counters)
-            check_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
-            check_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
-            restore(player, checkpoint.groups[name], counts)
-        numbers = dict(checkpoint.values.get("numbers", {}))
-        self._saved_numbers = {name: float(number) for name, number in numbers.items()}
+        """Restore the result of `state`. Raises `CheckpointError` for invalid values."""
+        with restoring(checkpoint):
+            for name, player in self.players.items():
+                saved = checkpoint.values["players"][name]
+                # checkpoints of a version before 0.2.0 have no `due_turns`
+                counters = ["version", "images", *(["due_turns"] if "due_turns" in saved else [])]
+                counts = read_counts(saved, *counters)
+                check_frozen_networks(checkpoint, player.side, self._frozen_sha256(player))
+                check_base(checkpoint.path, checkpoint.values, name, self._bases()[name])
+                restore(player, checkpoint.groups[name], counts)
+            numbers = dict(checkpoint.values.get("numbers", {}))
+            self._saved_numbers = {name: float(number) for name, number in numbers.items()}
 
     def _frozen_sha256(self, player: Player) -> dict[str, str]:
         """Return the fingerprints of the frozen networks that a player and its penalties call."""
