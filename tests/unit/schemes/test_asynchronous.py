@@ -22,6 +22,8 @@ from paragan.game.scheme import FunctionScheme
 from paragan.schemes.asynchronous import Options, Scheme
 from paragan.schemes.asynchronous.fakes import FakesReceiver, FakesSender, overlapping_ranks
 from paragan.schemes.asynchronous.player_step import GradientAlarm
+from paragan.schemes.asynchronous.players_at_once import PlayersAtOnce
+from paragan.schemes.asynchronous.players_in_turns import PlayersInTurns
 from paragan.schemes.asynchronous.thread_step import ThreadLink, ThreadStep
 from paragan.schemes.base import update_order as update_order
 from tests.laws.small_gan import batches, small_game
@@ -248,6 +250,19 @@ def test_d_that_stops_for_a_failed_step_of_g_names_its_cause(failed):
     with pytest.raises(RankError if failed is None else ValueError, match="G"):
         ThreadStep.step(scheme_step, [])
     assert scheme_step._is_stopping.is_set()
+
+
+@pytest.mark.parametrize(
+    ("options", "case"),
+    [
+        ({}, PlayersAtOnce),
+        ({"staleness": 0}, PlayersAtOnce),
+        ({"reuse": False}, PlayersAtOnce),
+        ({"staleness": 0, "reuse": False}, PlayersInTurns),
+    ],
+)
+def test_players_take_turns_only_without_delay_and_without_reuse(options, case):
+    assert type(Scheme(Options(**options))) is case
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Players on ranks of their own (ParaGAN): they train at the same time, or take turns. `Scheme` chooses the case:
+"""Players on ranks of their own: G and D train at the same time, or any number of players take turns.
 
-| case                                               | players in one process     | players on separate ranks |
-|----------------------------------------------------|----------------------------|---------------------------|
-| `PlayersAtOnce`: G and D train at the same time    | `ThreadStep`: two threads  | `RankStep`                |
-| `PlayersInTurns`: any players, one after the other | `synchronous`: no session  | `TurnStep`                |
+| chosen by `Scheme`, below                  | what runs in one process  | on separate ranks |
+|--------------------------------------------|---------------------------|-------------------|
+| `PlayersAtOnce`                            | `ThreadStep`: two threads | `RankStep`        |
+| `PlayersInTurns`: staleness 0, not `reuse` | `synchronous`: no session | `TurnStep`        |
 
 A `…Step` is a session: it makes all steps of one game on this rank. `ThreadStep` and `RankStep` have the same parts,
 `GeneratorStep` and `DiscriminatorStep` (`two_players`), each in a thread or on a rank, and differ in the links between.
@@ -54,8 +54,8 @@ _DEFAULTS = Options()
 
 
 def Scheme(options: Options = _DEFAULTS) -> PlayersAtOnce | PlayersInTurns:
-    """Return the scheme for these options. No other line asks whether players take turns."""
-    # then either player waits for the other's newest state, and these are sent instead of images: `synchronous`
+    """Return the scheme for these options: players that take turns, or that train at the same time."""
+    # the only line that asks: without delay and with separate images for D the order is that of `synchronous`
     if options.staleness == 0 and not options.reuse:
         return PlayersInTurns(options)
     return PlayersAtOnce(options)
