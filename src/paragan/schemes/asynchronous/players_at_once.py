@@ -89,10 +89,8 @@ class PlayersAtOnce(PlayersOnRanks[ThreadStep | RankStep]):
         check_capabilities(self.holder, game_needs(gan))  # before G waits for an update of D
         roles = self._roles or colocated_roles(ALONE)
         order = self.options.order
-        limits = StalenessLimit(
-            options=self.options,
-            k=gan.d.updates_per_step,
-            orders={} if order is None else read_order(Path(order), roles, gan),
-            timeout_s=roles.timeout_s,
-        )
-        return RankStep(gan, roles, first, limits) if roles.is_split else ThreadStep(gan, first, limits)
+        orders = {} if order is None else read_order(Path(order), roles, gan)
+        limits = StalenessLimit(options=self.options, k=gan.d.updates_per_step, orders=orders)
+        if not roles.is_split:
+            return ThreadStep(gan, first, limits)
+        return RankStep(gan, roles, first, replace(limits, timeout_s=roles.timeout_s))
