@@ -55,7 +55,7 @@ _DEFAULTS = Options()
 
 def Scheme(options: Options = _DEFAULTS) -> PlayersAtOnce | PlayersInTurns:
     """Return the scheme for these options: players that take turns, or that train at the same time."""
-    # the only line that asks: without delay and with separate images for D the order is that of `synchronous`
+    # the only place that chooses: without delay and with separate images for D the order is that of `synchronous`
     if options.staleness == 0 and not options.reuse:
         return PlayersInTurns(options)
     return PlayersAtOnce(options)

@@ -93,4 +93,5 @@ class PlayersAtOnce(PlayersOnRanks[ThreadStep | RankStep]):
         limits = StalenessLimit(options=self.options, k=gan.d.updates_per_step, orders=orders)
         if not roles.is_split:
             return ThreadStep(gan, first, limits)
+        # only here: a thread that failed is noticed without a time-out, a slow one is no failure
         return RankStep(gan, roles, first, replace(limits, timeout_s=roles.timeout_s))

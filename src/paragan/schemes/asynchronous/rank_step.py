@@ -1,9 +1,5 @@
 """G and D that train at the same time on separate ranks: the step of this rank's player."""
 
-from collections.abc import Mapping
-
-from torch import Tensor
-
 from paragan.core.roles import Roles
 from paragan.core.types import Batch, Report, Side
 from paragan.distributed.links.gloo_link import GlooReceiver, GlooSender
@@ -34,7 +30,7 @@ class RankStep:
         if self.side is Side.G:
             self.player_step = self._start_generator(roles, limits, total)
         else:
-            self.player_step = self._start_discriminator(roles, limits, total, empty_rows(gan, first))
+            self.player_step = self._start_discriminator(roles, limits, total, first)
 
     def _start_generator(self, roles: Roles, limits: StalenessLimit, total: int) -> GeneratorStep:
         """Open the links to the ranks of D, and wait for D's current state. total: fakes in a delivery of all ranks."""
@@ -44,15 +40,20 @@ class RankStep:
         self._links = _Links(roles, limits, total, max_bytes=d.snapshot.num_bytes)
         senders_to_d = [self._links.senders.get(d_rank) for d_rank in range(len(roles.ranks[Side.D]))]
         (states,) = self._links.receivers.values()  # one rank of D is enough: all have the same state
-        fakes = FakesSender(senders_to_d, limits.rounds_fakes)
-        step = GeneratorStep(self.gan, d.snapshot, fakes, states, limits, roles.batch_world)
+        step = GeneratorStep(
+            gan=self.gan,
+            opponent=d.snapshot,
+            fakes=FakesSender(senders_to_d, limits.rounds_fakes),
+            states=states,
+            limits=limits,
+            world=roles.batch_world,
+        )
         step.wait_for_d(self.gan.g.version)
         return step
 
-    def _start_discriminator(
-        self, roles: Roles, limits: StalenessLimit, total: int, like: Mapping[str, Tensor]
-    ) -> DiscriminatorStep:
-        """Open the links to the ranks of G, and send them D's current state. like: as of `FakesReceiver`."""
+    def _start_discriminator(self, roles: Roles, limits: StalenessLimit, total: int, first: Batch) -> DiscriminatorStep:
+        """Open the links to the ranks of G, and send them D's current state."""
+        like = empty_rows(self.gan, first)
         self._links = _Links(roles, limits, total, max_bytes=bound_of_messages(like, total))
         receivers = [self._links.receivers[g_rank] for g_rank in sorted(self._links.receivers)]
         fakes = FakesReceiver(receivers, like, limits.rounds_fakes)

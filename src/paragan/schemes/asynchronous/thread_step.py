@@ -43,8 +43,10 @@ class ThreadStep:
         opponent = Snapshot(copy_networks(gan.d.net), gan.d.calling, gan.d.version)
         sender = FakesSender([fakes], limits.rounds_fakes, in_process=True)
         receiver = FakesReceiver([fakes], empty_rows(gan, first), limits.rounds_fakes)
-        self.generator = GeneratorStep(gan, opponent, sender, states, g_limits)
-        self.discriminator = DiscriminatorStep(gan, receiver, [states], d_limits, in_process=True)
+        self.generator = GeneratorStep(gan=gan, opponent=opponent, fakes=sender, states=states, limits=g_limits)
+        self.discriminator = DiscriminatorStep(
+            gan=gan, fakes=receiver, states=[states], limits=d_limits, in_process=True
+        )
         self._device = gan.g.strategy.device(gan.g.net)
         self._stream = SideStream(self._device)
         threads = torch.get_num_threads()
