@@ -20,6 +20,7 @@ from paragan.core.types import Batch, Rows, Side, TurnInputs, Update
 from paragan.distributed.links.link import Message, ReceiveEnd, SendEnd
 from paragan.game.buffer import Buffer
 from paragan.game.gan import GAN
+from paragan.game.policy import FollowsPolicy
 from paragan.game.snapshot import PredictedOpponent, Snapshot, StateEncoder
 from paragan.game.turn_context import seeded_layers
 from paragan.schemes.asynchronous.fakes import (
@@ -102,12 +103,14 @@ class GeneratorStep(PlayerStep):
     def _send_d_fakes(self, batches: Sequence[Batch]) -> Turn:
         """Send fakes that are generated for D's turns, and return G's turn."""
         generator = self.player.network()
+        d = self.gan.d
+        assert isinstance(d, FollowsPolicy)  # also where it is on other ranks
         for batch in batches:
             turn = self.gan.d_turn(batch)
             with seeded_layers(turn, self.player.version, generator):
                 # no update follows that would restore statistics of a forward whose images are not finite
                 before = copy_state(generator.buffers)
-                fakes = detached_fakes(turn, generator, self.gan.d.policy.micro_batches)
+                fakes = detached_fakes(turn, generator, d.policy.micro_batches)
                 if before:
                     restore_if_skipped(before, torch.stack([images.isfinite().all() for images in fakes]).all())
             self._send(turn.feed, fakes)
