@@ -188,7 +188,7 @@ class RollbackLoop(TrainingLoop):
         # 3. Count it.
         slowed = self._slowed(name)  # before `add`, which counts this rollback
         # before `note_good`, which is another good measurement; by rank 0, which alone knows the last one
-        lost = run_on_main(self.world, partial(self._state.lost_after, images, checkpoint.values, is_to_best))
+        lost = run_on_main(self.world, partial(self._state.lost_after, images, checkpoint, is_to_best))
         self._state.add(checkpoint.step, images, lost, slowed, self.rollback.lr_factor, has_helped)
         self._state.note_good(self.clock.step, images)  # the checkpoint that is saved below: of good players
         self._state.monitor.restart(is_to_best)

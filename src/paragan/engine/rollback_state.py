@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paragan.checkpoint.reader import open_verified, read_checkpoint, read_counts, restoring
+from paragan.checkpoint.reader import Checkpoint, open_verified, read_checkpoint, read_counts, restoring
 from paragan.checkpoint.writer import CheckpointWriter, oldest_of_each_age
 from paragan.core.errors import CheckpointError
 from paragan.engine.collapse import CollapseMonitor
@@ -56,16 +56,16 @@ class RollbackState:
         self.good = newest
         self.good_images = images
 
-    def lost_after(self, images: int, saved: Mapping[str, Any], is_to_best: bool) -> int:
-        """Return all images lost by a return to a checkpoint with these values, and by those before.
+    def lost_after(self, images: int, checkpoint: Checkpoint, is_to_best: bool) -> int:
+        """Return all images lost by a return to this checkpoint, and by those before.
 
         images: trained on so far. Of a return to the best score only those since the last good measurement are lost.
         What came before made the score worse slowly, and would do so again: a longer run would overfit more.
         """
         if is_to_best:
             return self.lost_images + images - self.good_images
-        before: int = saved.get("rollback", {}).get("lost_images", 0)
-        trained: int = saved["clock"]["images"]
+        before: int = checkpoint.values.get("rollback", {}).get("lost_images", 0)
+        trained: int = checkpoint.values["clock"]["images"]
         return before + images - trained
 
     def add(self, target: int, images: int, lost: int, slowed: Sequence[str], factor: float, has_helped: bool) -> None:
