@@ -10,12 +10,13 @@ from torch import Tensor
 
 from paragan import build
 from paragan.build.batches import batch_stream
-from paragan.build.data import generates_images
+from paragan.build.data import generates_images, sample_name
 from paragan.config import RunConfig
 from paragan.core import registry, rng
 from paragan.core.errors import ConfigError, ParaganError
 from paragan.core.source import Source, TensorSpec, image_specs
-from paragan.core.types import Batch
+from paragan.core.types import Batch, Side
+from paragan.game.named_inputs import generator_arguments, input_names
 from paragan.loading.loader import BatchStream, Loader
 
 
@@ -49,6 +50,28 @@ def shape_only_data(shape: tuple[int, ...], classes: int, condition: int | None,
     """Return data without images, of this shape. condition: its channels, of pairs. is_image: as in `build.Data`."""
     source = ShapeOnlySource(image_specs(shape, classes > 0, condition), tuple(map(str, range(classes))))
     return build.Data(train=source, held_out=source, is_image=is_image)
+
+
+def data_of_shape(
+    config: RunConfig, shape: tuple[int, ...], classes: int, condition: int | None, advice: str
+) -> build.Data:
+    """Return data without images, of this shape, for the model of a config.
+
+    Raises `ConfigError` with this advice if G generates or takes tensors that such data do not have.
+    """
+    sample = sample_name(config, None)
+    data = shape_only_data(shape, classes, condition, is_image=sample is None)
+    if sample is None:
+        return data
+    problem = f"generates {sample!r}"
+    if sample in data.train.tensors:
+        generator = build.network_factory(config, Side.G, data.train, torch.device("cpu")).construct()
+        try:
+            generator_arguments(generator, data.train.tensors)
+            return data
+        except ConfigError:  # it says how a program renames its tensors
+            problem = f"takes {', '.join(map(repr, input_names(generator)))}"
+    raise ConfigError(f"a shape is of images and labels, and G of model {config.model.name} {problem}; {advice}")
 
 
 def condition_channels(config: RunConfig, shape: tuple[int, ...]) -> int | None:

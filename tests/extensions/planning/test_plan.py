@@ -216,9 +216,10 @@ def test_command_prints_one_screen_and_the_document(capsys):
         (["digits", "--memory", "0"], "--memory"),
         (["digit"], "did you mean 'digits'"),
         (["digits", "--shape", "1x16x16"], "needs labels; .* --classes N"),
-        (["translate", "--shape", "3x32x32"], "^--shape .* 'both'; leave it out"),
-        (["vocoder", "--shape", "3x32x32", "--measure"], "--shape .* 'audio'; leave it out"),
-        (["codec", "--shape", "1x16x16", "--classes", "3"], "--shape .* 'audio'; leave it out"),
+        (["translate", "--shape", "3x32x32"], "generates 'both'; leave --shape"),
+        (["vocoder", "--shape", "3x32x32", "--measure"], "generates 'audio'; leave --shape"),
+        (["codec", "--shape", "1x16x16", "--classes", "3"], "generates 'audio'; leave --shape"),
+        (["superres", "--shape", "3x64x64"], "real_esrgan takes 'low'; leave --shape"),
         (["translate"], "pass data.path=DIR$"),  # no shape can replace the data
         (["superres"], "pass data.path=DIR$"),
         (["digits", "--workers", "1,2", "g.strategy=pipeline"], "--workers .* forecast .* strategy pipeline"),

@@ -39,7 +39,7 @@ from paragan.extensions.planning.simulated_step import SimulatedGame, find_large
 from paragan.game.gan import GAN
 from paragan.hardware import device as devices
 from paragan.runs.run_request import Log, RunRequest
-from paragan.runs.shape_only_data import ShapeOnlySource, condition_channels, open_data_or_advise, shape_only_data
+from paragan.runs.shape_only_data import ShapeOnlySource, condition_channels, data_of_shape, open_data_or_advise
 from paragan.runs.start import LESS_MEMORY
 
 Show = Callable[[object], None]  # receives a part of a plan, or None in place of times that were not requested
@@ -177,17 +177,18 @@ def _simulated_config(config: RunConfig) -> RunConfig:
 
 def _open_data(request: PlanRequest) -> build.Data:
     """Return the data of a request, or only its shape."""
-    if request.shape is None:
-        data = open_data_or_advise(request.config)
+    config, shape = request.config, request.shape
+    if shape is None:
+        data = open_data_or_advise(config)
         if request.classes is None:
             return data
-        return shape_only_data(data.train.shape, request.classes, data.train.condition_channels, data.is_image)
-    if request.classes is None and getattr(request.config.model.options, "conditional", False):
+        shape, condition = data.train.shape, data.train.condition_channels
+    elif request.classes is None and getattr(config.model.options, "conditional", False):
         raise ConfigError("--shape: model.conditional=true needs labels; pass the number of classes, too: --classes N")
-    if (sample := sample_name(request.config, model=None)) not in (None, "image"):
-        raise ConfigError(f"--shape is of images, and G generates {sample!r}; leave it out, and plan with the data")
-    condition = condition_channels(request.config, request.shape)
-    return shape_only_data(request.shape, request.classes or 0, condition, is_image=sample is None)
+    else:
+        condition = condition_channels(config, shape)
+    advice = "leave --shape and --classes out, and plan with the data"
+    return data_of_shape(config, shape, request.classes or 0, condition, advice)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paragan.core.errors import ConfigError
 from paragan.core.source import TensorSpec
 from paragan.core.types import Batch, Rows, Side
 from paragan.extensions.planning.allocations import AllocationRecord, record_allocations
@@ -179,10 +178,6 @@ def _forward_macs(record: AllocationRecord, game: GAN, side: Side, real: Batch) 
     """Return the operations of one call of a player's network on the whole batch."""
     feed = game.prior.feed("plan", real)
     inputs = feed.fake_inputs if side is Side.G else feed.real_inputs
-    if all(tensor is None for tensor in inputs):
-        raise ConfigError(
-            "G reads other tensors than --shape and --classes describe; leave them out, and plan with the data"
-        )
     before = record.macs
     with torch.no_grad():
         _players(game)[side].plain_network(*inputs)

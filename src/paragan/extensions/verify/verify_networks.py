@@ -17,7 +17,6 @@ from pydantic import TypeAdapter
 from torch import nn
 
 from paragan import build
-from paragan.build.data import generates_images
 from paragan.config import RunConfig, choose, default_scheme, read_recipe
 from paragan.config.sections import ANY
 from paragan.core import registry
@@ -29,7 +28,7 @@ from paragan.extensions.verify.law_result import LawResult
 from paragan.extensions.verify.reference_run import VerifiedNetworks, exact_arithmetic
 from paragan.game.policy import Policy
 from paragan.layers.frozen import frozen_networks
-from paragan.runs.shape_only_data import condition_channels, open_data_or_advise, shape_only_data
+from paragan.runs.shape_only_data import condition_channels, data_of_shape, open_data_or_advise
 
 # settings of a game for networks of a dotted path
 _BARE = ("loss.name=hinge", "penalties=[{name: r1, weight: 1.0, interval: 2}]")
@@ -114,8 +113,8 @@ def _config(request: VerifyRequest) -> tuple[RunConfig, build.Data, tuple[str, .
         classes = 0
         condition = condition_channels(config, request.shape or shape)
     classes = classes if request.classes is None else request.classes
-    is_image = generates_images(config, model=None)
-    return config, shape_only_data(request.shape or shape, classes, condition, is_image), strategies
+    data = data_of_shape(config, request.shape or shape, classes, condition, "verify networks of images")
+    return config, data, strategies
 
 
 def _in_float64(make: NetworkFactory) -> NetworkFactory:
