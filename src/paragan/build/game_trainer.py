@@ -86,6 +86,6 @@ def _fixed_samples(config: RunConfig, data: Data, prior: Prior) -> FixedSamples 
 
 
 def writers(config: RunConfig, folder: Path, step: int) -> MultiWriter:
-    """Open the writers of a run that has finished `step` steps."""
+    """Open the writers of a run that resumes from the checkpoint of a step; -1: it has none."""
     kinds = {writer.name: registry.load_module("writers", writer.name).Writer for writer in config.writers}
     return MultiWriter((w.name, kinds[w.name](w.options, folder, step)) for w in config.writers)

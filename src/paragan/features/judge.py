@@ -55,6 +55,7 @@ def prepare(options: Options, context: ExtractorContext) -> Callable[[], Feature
         def progress(steps: int) -> None:
             nonlocal began_s
             if context.stop():
+                context.log(f"score     stopped after {steps} steps of the classifier; the next start trains it anew")
                 raise StopRequested
             if steps == 2:  # the first steps are slower
                 began_s = time.monotonic()

@@ -21,10 +21,10 @@ from paragan.engine.session import Session
 from paragan.engine.training_loop import TrainingLoop
 from paragan.features.judge import JUDGE
 from paragan.runs.run_request import Runner, RunRequest
-from paragan.writers.console import clock_time, score_line
+from paragan.writers.console import clock_time
 
 _MAX_NAME = 20  # characters of the name of a class
-_WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/")
+_WRITTEN = ("report.html", "samples/", "metrics.jsonl", "checkpoints/", "best/")
 
 
 def describe_run(request: RunRequest, trainer: TrainingLoop) -> dict[str, Any]:
@@ -51,6 +51,7 @@ def _commands(request: RunRequest, trainer: TrainingLoop) -> dict[str, str]:
         "resume": f"{program_command()} train {run}{code}",
         "sample": f"{program_command()} sample {path} --num {num}{code}",
         "export": f"{program_command()} export {path}{code}",
+        "score": f"{program_command()} eval {path}{code}",
     }
 
 
@@ -103,7 +104,7 @@ def start_lines(
             "0 in it, or pass data.labels=false"
         )
     lines += _features_line(request.config, source, trainer.prior.reads_batches)
-    if trainer.score is None and trainer.prior.reads_batches:
+    if trainer.score is None:
         lines.append(_no_score_line(trainer))
     lines += _range_warning(trainer)
     if (note := trainer.scheme.start_note(trainer.world.size)) is not None:
@@ -181,22 +182,16 @@ def end_line(session: Session, reason: str) -> str:
     return f"{reason}: step {clock.step}, {kimg:g} kimg, {clock_time(session.timer.seconds())}"
 
 
-def _range_reason(trainer: TrainingLoop) -> str:
-    """Return why images from Python have no score by default: their values; empty for other samples."""
-    sample, low, high = _image_range(trainer)
-    if max(-low, high) <= 1:
-        return ""
-    return f": {sample} is from {low:.4g} to {high:.4g}, and images are scored in [-1, 1] or as uint8"
-
-
 def _no_score_line(trainer: TrainingLoop) -> str:
-    """Return why samples of named tensors have no score, and what to set for one."""
+    """Return why a run has no score, and for samples of named tensors what to set for one."""
     from paragan.evaluation import tensor_images  # for data of a program
 
-    if tensor_images.is_scored(trainer.batches.source, trainer.prior.sample_name):
+    sample, low, high = _image_range(trainer)
+    if not trainer.prior.reads_batches or tensor_images.is_scored(trainer.batches.source, sample):
         return "score     off (evaluation.features=null)"
-    if reason := _range_reason(trainer):
-        return f"score     off (evaluation.metrics=null{reason})"
+    if max(-low, high) > 1:
+        reason = f"{sample} is from {low:.4g} to {high:.4g}, and images are scored in [-1, 1] or as uint8"
+        return f"score     off (evaluation.metrics=null: {reason})"
     fix = "no metric compares samples other than images without inputs; the report shows real and generated ones"
     if set(trainer.prior.generator_arguments or ()) - {LATENT}:
         fix = "evaluation.metrics=[l1], for example, compares held-out samples with what G makes of their inputs"
@@ -226,20 +221,21 @@ def _image_range(trainer: TrainingLoop) -> tuple[str, float, float]:
 
 
 def result_lines(session: Session) -> str:
-    """Return the newest score of a session, and the files of the run."""
-    score = "none yet"
-    if session.trainer.score is None:
-        key = "metrics" if session.trainer.prior.reads_batches else "features"
-        score = f"off (evaluation.{key}=null{_range_reason(session.trainer)})"
-    if session.last_score:
-        score = score_line(session.last_score)
+    """Return the files of a run that has ended, and the next commands; a program has none."""
     where = session.run_info.get("address", session.folder)
     files = [name for name in _WRITTEN if (session.folder / name).exists()]
-    return f"score     {score}\nwhere     {where}: {', '.join(files)}"
+    labels = ("next", "", "")
+    commands = [f"{label:<10}{command}" for label, command in zip(labels, _next_commands(session), strict=False)]
+    return "\n".join([f"where     {where}: {', '.join(files)}", *commands])
 
 
-def command_lines(session: Session) -> str:
-    """Return the next commands for a finished run."""
+def _next_commands(session: Session) -> list[str]:
+    """Return commands to use a finished run, or to resume a stopped one, and to score it if it has no score yet."""
     commands = session.run_info["commands"]
-    longer = f"{commands['resume']} train.kimg={_twice_kimg(session.trainer)}    # twice the length"
-    return f"next      {commands['sample']}\n          {commands['export']}\n          {longer}"
+    if not commands:
+        return []
+    if session.trainer.is_complete:
+        longer = f"{commands['resume']} train.kimg={_twice_kimg(session.trainer)}    # twice the length"
+        return [commands["sample"], commands["export"], longer]
+    is_unscored = session.trainer.score is not None and not (session.folder / "score.json").exists()
+    return [f"{commands['resume']}    # resumes", *([f"{commands['score']}    # no score yet"] if is_unscored else [])]

@@ -257,7 +257,7 @@ def _check_length(trainer: TrainingLoop, config: RunConfig, folder: RunFolder) -
 
 def _open_writers(request: RunRequest, world: World, trainer: TrainingLoop) -> MultiWriter:
     if world.is_main:
-        return build.writers(request.config, request.out, trainer.clock.step)
+        return build.writers(request.config, request.out, trainer.saved_at)
     common = {"rank": world.rank, "attempt": request.place.attempt if request.place else 0}
     events = exit_status.ranks_folder(request.out) / f"rank-{world.rank}.jsonl"
     return MultiWriter([("events", RankWriter(events, common, world.sent))], is_main=False)

@@ -17,9 +17,9 @@ from paragan.distributed.launch.failure import resolve_failure
 from paragan.distributed.launch.join import destroy_groups
 from paragan.engine.session import Session
 from paragan.runs.hang_watchdog import hang_watchdog
-from paragan.runs.run_lines import command_lines, end_line, result_lines
+from paragan.runs.run_lines import end_line, result_lines
 from paragan.runs.run_request import Runner, RunRequest
-from paragan.runs.session import end_session, join_world, open_session, printer, record_failure, share_failures
+from paragan.runs.session import end_session, join_world, open_session, record_failure, share_failures
 
 
 @dataclass
@@ -44,8 +44,6 @@ def train_run(request: RunRequest, interrupt: Interrupt, runner: Runner | None =
             with _training(session, request, interrupt, ended):
                 for event in session.trainer.run():
                     session.write(event)
-            if not ended.code:
-                _print_result(session, command_lines(session))
     return ended.code
 
 
@@ -68,7 +66,6 @@ def train_in_program(request: RunRequest, objects: Callable[[World], tuple[RunCo
             with _training(session, request, interrupt, ended, is_watched=request.place is not None):
                 for event in session.trainer.run():
                     session.write(event)
-            _print_result(session)
     if ended.code and interrupt.signal_number not in (None, signal.SIGINT):
         raise SystemExit(ended.code)
 
@@ -79,11 +76,6 @@ def _stop_reason(request: RunRequest, interrupt: Interrupt) -> str:
         return "stopped by a signal"
     orphaned = request.place is not None and request.place.is_orphaned()
     return "the launcher has exited" if orphaned else ""
-
-
-def _print_result(session: Session, *more: str) -> None:
-    if session.world.is_main:
-        print_line("\n".join((result_lines(session), *more)), link=session.folder / "report.html")
 
 
 @contextmanager
@@ -98,7 +90,8 @@ def _training(
         ended.code = PREEMPTED
         ended.reason = f"{_stop_reason(request, interrupt) or 'another rank was stopped'}; saved"
     end_session(session, ended.code, ended.reason)
-    printer(session.world)(end_line(session, ended.reason))
+    if session.world.is_main:
+        print_line(f"{end_line(session, ended.reason)}\n{result_lines(session)}", link=session.folder / "report.html")
 
 
 @contextmanager

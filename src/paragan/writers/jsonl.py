@@ -22,6 +22,7 @@ from paragan.core.files import (
 from paragan.core.printable import print_to_stderr
 
 _MAX_PENDING_BYTES = 1 << 24
+_OF_UNTRAINED = ("samples", "telemetry", "score")  # kinds that each session from step 0 repeats there
 
 
 class Lines:
@@ -76,16 +77,15 @@ class Lines:
 class Writer(Lines):
     """Writer of metrics.jsonl and score.json.
 
-    On resume, lines after `step` are dropped, because they will be repeated. options: of every writer; this has none.
+    On resume, lines after `step` are dropped, because they will be repeated; without a checkpoint (-1) those are all.
+    options: of every writer; this has none.
     """
 
-    def __init__(self, options: object, folder: Path, step: int = 0) -> None:
+    def __init__(self, options: object, folder: Path, step: int = -1) -> None:
         self._score = folder / "score.json"
         path = folder / "metrics.jsonl"
-        if path.exists() and step:
-            _truncate_after(path, step)
-        else:
-            path.unlink(missing_ok=True)  # from an attempt without a checkpoint
+        if path.exists():
+            _drop_repeated(path, step)
         super().__init__(path)
 
     def write(self, event: Event) -> None:
@@ -129,15 +129,17 @@ class RankWriter(Lines):
         self._append({**head, **self._common, "time": round(time.time(), 3), **values})
 
 
-def _truncate_after(path: Path, step: int) -> None:
+def _drop_repeated(path: Path, step: int) -> None:
     with open_regular_file(path) as before, atomic_write(path) as file:
         for line in before:
-            if _step(line) <= step:
+            kind, line_step = _kind_and_step(line)
+            if line_step <= step and not (step == 0 and kind in _OF_UNTRAINED):
                 file.write(line.rstrip(b"\r\n") + b"\n")
 
 
-def _step(line: bytes) -> float:
+def _kind_and_step(line: bytes) -> tuple[object, float]:
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return float("inf")  # a line truncated by a kill
+        values = json.loads(line)
+        return values.get("kind"), float(values["step"])
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None, float("inf")  # a line truncated by a kill

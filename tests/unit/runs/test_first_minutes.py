@@ -88,7 +88,7 @@ def test_score_line_has_two_numbers_and_no_private_words(tmp_path, sheets_before
     assert {"fd[judge]", second, "coverage"} <= score.keys()  # the record has all
     lines = capsys.readouterr().out.splitlines()
     scores = [line for line in lines if re.search(r"  ?fd \d", line)]
-    assert len(scores) == 3  # untrained, at the end, and in the summary
+    assert len(scores) == 2  # untrained, and at the end
     for line in scores:
         assert re.search(rf" fd [\d.e+-]+ \(real [\d.e+-]+\)  {second} [\d.e+-]+ \(real [\d.e+-]+\)$", line)
     assert not [line for line in lines if re.search(r"judge|extractor|rotation|class_variance", line)]

@@ -60,3 +60,15 @@ def test_a_resumed_record_is_not_called_shortened(tmp_path, capsys):
         writer.close()
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 4
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("step", "left"), [(-1, []), (0, ["start", "advice"]), (1, ["start", "samples", "advice", "step"])]
+)
+def test_a_resumed_record_lacks_what_its_session_repeats(tmp_path, step, left):
+    writer = Writer(None, tmp_path)
+    for kind, at in (("start", 0), ("samples", 0), ("advice", 0), ("step", 1), ("step", 2)):
+        writer.write(Event(kind=kind, step=at, images=at, values={}))
+    writer.close()
+    Writer(None, tmp_path, step).close()
+    assert [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == left
