@@ -57,25 +57,24 @@ def check(path: Images, settings: Settings = None, size: Size = None, as_json: A
         report = dataset_check.check_dataset(path, size, update, data, words)
     report.refusal = _refusal(report)
     if as_json:
-        print(json.dumps(asdict(report)))
+        print(json.dumps(asdict(report) | {"command": report.command}))
     else:
         print("\n".join(to_printable(line.replace("\n", "?")) for line in format_report(report)))
-    if report.damaged or report.refusal or not report.command:
+    if report.damaged or report.refusal or not report.settings:
         raise typer.Exit(2)
 
 
 def _refusal(report: DatasetReport) -> str:
-    """Return why `train` would refuse the command of a report, empty if it would not."""
+    """Return why `train` would refuse the recipe and the settings of a report, empty if it would not."""
     from paragan.runs.run_request import RunRequest
     from paragan.runs.session import check_start
 
-    if not report.command:
+    if not report.settings:
         return ""
-    _, recipe, *words = shlex.split(report.command.removeprefix(program_command()))  # train RECIPE KEY=VALUE …
     try:
-        config = read_recipe(recipe, words)
+        config = read_recipe(report.recipe, report.settings)
         with warnings.catch_warnings(action="ignore"):  # of the trial of networks that it starts with
-            check_start(RunRequest(config=config, name=recipe, out=Path("runs") / recipe))
+            check_start(RunRequest(config=config, name=report.recipe, out=Path("runs") / report.recipe))
     except ParaganError as error:
         return str(error)
     return report.damaged[0] if report.damaged and getattr(config.data.options, "damaged", "") != "skip" else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from paragan.core.addresses import is_url
-from paragan.core.command import program_command
 from paragan.core.errors import DataError
 from paragan.core.option_types import Choice, height_and_width, size_of
 from paragan.core.source import untrained_classes
@@ -183,9 +181,7 @@ def _check_audio(options: audio.Options, report: DatasetReport, settings: Sequen
     report.splits = {"train": len(train), "held_out": len(held_out)}
     report.summary = train.reading
     report.warnings = train.notices
-    report.command = (
-        f"{program_command()} {shlex.join(['train', report.recipe, f'data.path={report.path}', *settings])}"
-    )
+    report.settings = [f"data.path={report.path}", *settings]
     return report
 
 

@@ -39,7 +39,7 @@ class DatasetReport:
     names sides were found. num_without_partner: files left out of pairs. num_smaller: images enlarged to `size`.
 
     summary: what a run makes of the data, in words. warnings: about values, and class folders without images.
-    recipe, size: to train with. advice: a line each. command: to train; empty if there is nothing to train on.
+    recipe, size, settings: to train with; settings: words; empty: there is nothing to train on. advice: a line each.
     refusal: why the command would not train, in the words of `train`; empty if it does.
     """
 
@@ -70,14 +70,20 @@ class DatasetReport:
     num_smaller: int = 0
     is_grey: bool = False
     advice: list[str] = field(default_factory=list)
-    command: str = ""
+    settings: list[str] = field(default_factory=list)
     refusal: str = ""
+
+    @property
+    def command(self) -> str:
+        """Command to train; empty if there is nothing to train on."""
+        words = shlex.join(["train", self.recipe, *self.settings])
+        return f"{program_command()} {words}" if self.settings else ""
 
 
 def add_advice(
     report: DatasetReport, sizes: list[tuple[int, int]], size: int | str | None, data: Choice, settings: Sequence[str]
 ) -> None:
-    """Add sizes, advice and a command, in which settings go before what the images suggest.
+    """Add sizes, advice and settings to train with; those that are passed go before what the images suggest.
 
     sizes: heights and widths. Raises `DataError` if there are several and data.crop=none takes one.
     """
@@ -95,7 +101,7 @@ def add_advice(
         report.advice += _class_advice(report.classes, report.trained)
     suggested = _suggested_settings(report, data.name, has_halves)
     words = [f"{key}={value}" for key, value in suggested.items() if value is not None and key not in passed]
-    report.command = f"{program_command()} {shlex.join(['train', report.recipe, *words, *settings])}"
+    report.settings = [*words, *settings]
 
 
 def _add_sizes(report: DatasetReport, sizes: list[tuple[int, int]], size: int | str | None, crop: str) -> None:
@@ -103,8 +109,7 @@ def _add_sizes(report: DatasetReport, sizes: list[tuple[int, int]], size: int | 
     sides = list(map(min, sizes))
     report.sides = (min(sides), int(np.median(sides)), max(sides))
     fitting = min(report.sides[1], _MAX_SUGGESTED) // _SIZE_MULTIPLE * _SIZE_MULTIPLE
-    suggested = size_of(*sizes[0]) if crop == "none" else max(fitting, 2 * _SIZE_MULTIPLE)
-    report.size = size or suggested
+    report.size = size or (size_of(*sizes[0]) if crop == "none" else max(fitting, 2 * _SIZE_MULTIPLE))
     for height, width in sizes:
         if crop == "none" and (height, width) != height_and_width(report.size):
             raise DataError(
@@ -133,11 +138,10 @@ def _suggested_settings(report: DatasetReport, dataset: str, has_halves: bool) -
 
 
 def _advice(report: DatasetReport, data: Choice) -> list[str]:
-    dataset = data.name
     lines = []
-    if report.damaged and dataset == "shards":
+    if report.damaged and data.name == "shards":
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
-    elif report.damaged and dataset != "npz":
+    elif report.damaged and data.name != "npz":
         lines.append(
             f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
             "first one), or pass data.damaged=skip to exclude them"
@@ -147,7 +151,7 @@ def _advice(report: DatasetReport, data: Choice) -> list[str]:
             f"only {report.images:,} images: D will memorise them; use augmentation "
             "(augment.name=diffaugment, on in the recipe own) and the penalty r1"
         )
-    if report.is_grey and dataset == "grey":
+    if report.is_grey and data.name == "grey":
         lines.append("all images are grey: there are no colours to learn; train on colour photos")
     if report.kinds.get("alpha") and getattr(data.options, "channels", 3) != 4:
         lines.append(
