@@ -145,22 +145,25 @@ def ensemble_line(values: Mapping[str, Any]) -> str:
 
 
 def score_line(values: Mapping[str, object]) -> str:
-    """Return the first two metrics in one line, with those of real images; the record and the report have all."""
-    return "  ".join(_metric_texts(values)[:2]) or "no metric has a value, usually for too few images"
+    """Return the first two metrics and coverage in one line, with those of real images; the report has all."""
+    texts = _metric_texts(values)
+    shown = [*list(texts)[:2], "coverage"]  # without it, a G that has lost modes may have the better line
+    line = "  ".join(text for name, text in texts.items() if name in shown)
+    return line or "no metric has a value, usually for too few images"
 
 
 def whole_score_line(values: Mapping[str, object]) -> str:
     """Return all metrics in one line, with those of real images and the extractor's accuracy."""
     accuracy = to_mapping(values.get("protocol")).get("extractor_accuracy")
     known = [f"extractor accuracy {accuracy:.4g}"] if isinstance(accuracy, float) else []
-    return "  ".join(_metric_texts(values) + known)
+    return "  ".join([*_metric_texts(values).values(), *known])
 
 
-def _metric_texts(values: Mapping[str, object]) -> list[str]:
+def _metric_texts(values: Mapping[str, object]) -> dict[str, str]:
     real = to_mapping(values.get("real"))
     intervals = to_mapping(values.get("intervals"))
     metrics = {name: value for name, value in values.items() if isinstance(value, float)}
-    return [_format_value(name, value, real.get(name), intervals.get(name)) for name, value in metrics.items()]
+    return {name: _format_value(name, value, real.get(name), intervals.get(name)) for name, value in metrics.items()}
 
 
 def _format_value(name: str, value: float, real: object, interval: object) -> str:

@@ -80,17 +80,19 @@ def test_first_sheet_is_written_before_the_classifier_trains(tmp_path, monkeypat
     assert kinds.index("samples") < kinds.index("score")
 
 
-@pytest.mark.parametrize(("classes", "second"), [("ab", "label_accuracy"), ("", "coverage")])
-def test_score_line_has_two_numbers_and_no_private_words(tmp_path, sheets_before, capsys, classes, second):
+@pytest.mark.parametrize(("classes", "names"), [("ab", ["fd", "label_accuracy", "coverage"]), ("", ["fd", "coverage"])])
+def test_score_line_has_coverage_and_no_private_words(tmp_path, sheets_before, capsys, classes, names):
     images = write_noise(tmp_path / "images", classes)
     record = trained(tmp_path / "run", "own", f"data.path={images}", "data.size=16")
     score = [line for line in record if line["kind"] == "score"][-1]
-    assert {"fd[judge]", second, "coverage"} <= score.keys()  # the record has all
+    assert {"fd[judge]", *names[1:]} <= score.keys()  # the record has all
     lines = capsys.readouterr().out.splitlines()
     scores = [line for line in lines if re.search(r"  ?fd \d", line)]
     assert len(scores) == 2  # untrained, and at the end
     for line in scores:
-        assert re.search(rf" fd [\d.e+-]+ \(real [\d.e+-]+\)  {second} [\d.e+-]+ \(real [\d.e+-]+\)$", line)
+        number = r"[\d.e+-]+"
+        values = "  ".join(rf"{name} {number} \(real {number}\)" for name in names)
+        assert re.search(rf" {values}$", line)
     assert not [line for line in lines if re.search(r"judge|extractor|rotation|class_variance", line)]
     assert sum("training a classifier on" in line for line in lines) == 1
 
