@@ -39,7 +39,7 @@ def generator(*words: int | str) -> torch.Generator:
 
 def seed_globally(seed: int) -> None:
     """Seed the generators of torch, numpy and `random` that code without a generator of its own draws from."""
-    seed_torch(seed)
+    seed_torch(seed)  # an accelerator's, too; `seed_host` seeds the host's a second time, in a microsecond
     seed_host(seed)
 
 

@@ -129,7 +129,7 @@ def print_warning(name: str, text: str) -> None:
 
 def printable_error(error: BaseException) -> str:
     """Return an error's message in one line, without passwords in URLs."""
-    return _URL_PASSWORD.sub("", describe_error(error))[:200]
+    return _URL_PASSWORD.sub("***@", describe_error(error))[:200]
 
 
 def event_numbers(event: Event) -> dict[str, float]:

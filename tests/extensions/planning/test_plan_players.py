@@ -121,7 +121,7 @@ def test_plan_of_audio_has_the_shape_of_what_g_generates(recipe, shape):
 def test_shape_of_a_model_that_reads_other_tensors_is_one_line(capsys):
     assert main(["plan", "superres", "data.path=x", "--shape", "3x64x64", "--classes", "0"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert "generator: forward takes 'low', and a sample has only image" in error
+    assert "takes 'low'; leave --shape" in error
 
 
 @pytest.mark.parametrize("fraction", [0.01, 0.5, 1])
@@ -185,6 +185,8 @@ def scheme_of(name):
 def test_step_of_one_worker_is_the_sum_of_the_updates_of_all_players():
     game = costs(scheme_of("synchronous"), generate_s=0.02, load_s=0.01)
     assert step_s(game, 1)[0] == pytest.approx(0.1 + (0.08 + 0.02) + 2 * (0.05 + 0.01))
+    alone_s = 0.02 + 0.1 + 0.08 + 2 * 0.05
+    assert game.profile.alone_images_per_s(64) == pytest.approx(2 * 64 / alone_s)
 
 
 def test_step_of_dmd2_generates_once_for_each_batch():

@@ -85,7 +85,7 @@ def test_failing_entry_is_reported_once_and_later_ones_arrive(capsys):
     writer.close()
     assert [entry.step for entry in tracker.entries] == [3, 4]
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("warning: writer fake: values are missing there (https://host is down)")
+    assert line.startswith("warning: writer fake: values are missing there (https://***@host is down)")
 
 
 def test_tracker_that_does_not_open_is_switched_off_in_one_line():
@@ -107,7 +107,7 @@ def test_tracker_that_does_not_open_is_switched_off_in_one_line():
     for _ in range(3):
         both.write(STEP)
     texts = [event.values["text"] for event in events if event.kind == "event"]
-    assert texts == ["warning: writer fake failed (https://host is down) and is switched off; training continues"]
+    assert texts == ["warning: writer fake failed (https://***@host is down) and is switched off; training continues"]
 
 
 @pytest.mark.parametrize("name", ["wandb", "mlflow", "tensorboard", "prometheus"])

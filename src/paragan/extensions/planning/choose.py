@@ -57,7 +57,7 @@ def choose_plan(
         PlannedSetting("train.batch", batch, f"{local} samples on each of {workers} workers"),
         *fitted.decisions(config),
         *_explain(fitting[best], chosen),
-        *_rates(config, batch, rule, round(num_images / (batch * profile.d_updates))),
+        *_rates(config, batch, rule, round(num_images / (batch * profile.batches_per_step))),
         *_averages(config, batch),
         _prefetch(source, local, chosen.step_s),
     )
@@ -86,7 +86,7 @@ def _predict(candidates: Sequence[Candidate], cluster: Cluster) -> list[Predicti
         time = SimulatedTime(game=candidate.game, cluster=cluster)
         ends = time.run(_STEPS)
         step_s = float(np.diff(ends)[_UNCOUNTED_STEPS:].mean())
-        images_per_s = candidate.game.batch * candidate.game.profile.d_updates / step_s
+        images_per_s = candidate.game.batch * candidate.game.profile.batches_per_step / step_s
         gain = images_per_s / predictions[0].images_per_s - 1 if predictions else 0.0
         link_bytes = sum(time.bytes.values()) / _STEPS
         predictions.append(
@@ -216,7 +216,7 @@ def _averages(config: RunConfig, batch: int) -> list[PlannedSetting]:
 
 def _prefetch(source: PlanSource, local: int, step_s: float) -> PlannedSetting:
     """Return whether batches are read ahead. local: samples of a worker."""
-    share = source.profile.d_updates * source.profile.load_s.at(local) / step_s
+    share = source.profile.batches_per_step * source.profile.load_s.at(local) / step_s
     if source.data.train.is_decoded and not source.config.loading.prefetch and share > _MIN_READ_SHARE:
         return PlannedSetting("loading.prefetch", "auto", f"reading is {share:.0%} of a step, and can run ahead")
     return PlannedSetting("", "loading.prefetch", f"reading is {share:.1%} of a step")

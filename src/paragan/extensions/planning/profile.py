@@ -114,8 +114,8 @@ class RunProfile:
         return max(number for side, number in self.updates.items() if side is not Side.G)
 
     def alone_images_per_s(self, rows: float) -> float:
-        """Return the images per second, through D, of a process that is no rank."""
-        return self.d_updates * rows / self.alone_step_s.at(rows)
+        """Return the real images per second of a process that is no rank."""
+        return self.batches_per_step * rows / self.alone_step_s.at(rows)
 
     def between_s(self, rows: float) -> float:
         """Return the seconds of a step outside of its updates; shared by all updates."""
