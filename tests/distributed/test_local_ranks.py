@@ -81,7 +81,7 @@ def test_ranks_finish_while_their_launcher_is_suspended_and_it_reports_when_it_c
 def test_a_suspended_rank_is_replaced(tmp_path, started):
     """Other ranks wait `train.timeout_s` for it; then it is killed at once."""
     out = tmp_path / "run"
-    started.append(process := train(out, "train.kimg=0.8", "train.timeout_s=12", "train.watchdog=null"))
+    started.append(process := train(out, "train.kimg=0.8", "train.timeout_s=12", "train.watchdog_s=null"))
     wait_for(lambda: newest(out) >= "step-000000020", process)
     os.kill(children(process.pid)[1], signal.SIGSTOP)
     said, complaints = process.communicate(timeout=200)
