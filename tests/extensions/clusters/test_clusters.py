@@ -181,8 +181,8 @@ def rank_that_waits_for_sigterm(tmp_path, saving_s=0.0):
 import os, signal, time
 signal.signal(signal.SIGTERM, lambda *_: (time.sleep({saving_s}), os._exit(85)))
 open(os.environ["LOCAL_RANK"], "w").close()
-while True:
-    time.sleep(0.05) # signal.pause() would wait for ever where the signal came just before it
+for _ in range(1800): # signal.pause() would wait for ever where the signal came just before it
+    time.sleep(0.05)
 """
     return str(write_program(tmp_path / "sleeper", program))
 
