@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from paragan.core import registry
+from paragan.game.optimizer_calls import step_if
 from paragan.game.options import ScheduleOptions
-from paragan.game.policy import Policy, set_lr, step_if
+from paragan.game.policy import Policy, set_lr
 from tests.laws.test_no_sync import HostReads
 
 NAMES = registry.names("optim")

@@ -53,7 +53,7 @@ VALUES = {
 
 def test_every_field_of_a_policy_has_a_value_here():
     assert VALUES.keys() == {field.name for field in fields(Policy)}
-    assert all(Policy(**{name: value}).changed == {name: value} for name, value in VALUES.items() if name != "lr")
+    assert all(Policy(**{name: value}).non_defaults == {name: value} for name, value in VALUES.items() if name != "lr")
 
 
 def policy(name: str) -> Policy:

@@ -19,8 +19,9 @@ from paragan.core.types import Clock, Side
 from paragan.engine.consistency import ConsistencyCheck
 from paragan.features.base import classifier as classifier
 from paragan.game.network import Calling
+from paragan.game.optimizer_calls import Scaler
 from paragan.game.player import Player
-from paragan.game.policy import Policy, Scaler
+from paragan.game.policy import Policy
 from paragan.layers.init import initialise
 from paragan.parallel import MemoryOptions, hsdp, local_sgd, none
 from paragan.schemes import synchronous

@@ -8,7 +8,7 @@ import torch
 
 import paragan
 from paragan.__main__ import entry
-from paragan.game.policy import runs_in_memory_order
+from paragan.game.optimizer_calls import runs_in_memory_order
 
 PACKAGE = str(Path(paragan.__file__).parent)
 WAY = [

@@ -33,13 +33,14 @@ class Balancer(balancer.Balancer):
         self.state = {"square": torch.zeros((), dtype=torch.float64)}
 
     def factors(self, gradients: TermGradients) -> Mapping[str, Tensor]:
+        """Return the factor, and advance the average: called once per update."""
         weight = gradients.weight(ADVERSARIAL)
         if ADVERSARIAL not in gradients.at_output or not weight:
             return {}
         num_values = gradients.rows.total * prod(gradients.at_output[ADVERSARIAL][0].shape[1:])  # of the global batch
         average = self.state["square"]  # on the device of the game, which moves it there
-        # Without the weight, which is to remain a factor; and so that a mean absolute error, whose gradient is 1 / n at
-        # each of n values, has size 1.
+        # Without the weight, which is to remain a factor. A mean absolute error, whose gradient is 1 / n at each of n
+        # values, has norm^2 = n (1 / n)^2, so norm^2 n = 1.
         square = (gradients.norm([ADVERSARIAL]) / weight).to(average.dtype).square() * num_values
         average.lerp_(square, 1 - _DECAY)
         return {ADVERSARIAL: 1.0 / (average.sqrt() + _EPSILON)}

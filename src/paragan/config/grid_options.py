@@ -1,4 +1,4 @@
-"""Options of a population on a grid. This file must not import torch."""
+"""Options of a population on a grid, read with every config; the grid is an extension. No import of torch."""
 
 import re
 from collections.abc import Sequence
@@ -151,11 +151,8 @@ class GridOptions:
     @property
     def data_shares(self) -> tuple[float, ...]:
         """Share of the training images by cell."""
-        shares = dict.fromkeys(range(self.num_cells), self.diet)
-        for cell in self.cells:
-            if cell.diet is not None:
-                shares |= dict.fromkeys(cell.at, cell.diet)
-        return tuple(shares.values())
+        diets = [self.of_cell(number).diet for number in range(self.num_cells)]
+        return tuple(self.diet if diet is None else diet for diet in diets)
 
     def of_cell(self, number: int) -> CellOptions:
         """Return the options of a cell that differ from the run's."""

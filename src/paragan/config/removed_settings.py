@@ -30,8 +30,10 @@ def replacement_of_option(path: str, category: str, name: str, key: str) -> str 
     An option that `name` never had gets the text of the files that had it, if they all agree and none has it today.
     """
     replacement = replacement_of(f"{category}.{name}.{key}", path)
-    if replacement is not None or not category:
-        return replacement
+    return replacement or (_text_of_other_files(category, key) if category else None)
+
+
+def _text_of_other_files(category: str, key: str) -> str | None:
     pattern = re.compile(rf"{category}\.\w+\.{re.escape(key)}", re.IGNORECASE)
     texts = {text for listed, text in _removed().items() if pattern.fullmatch(listed)}
     if len(texts) != 1 or any(key.casefold() in fields_of(options(category, other)) for other in names(category)):

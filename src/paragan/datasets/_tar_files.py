@@ -174,7 +174,7 @@ class _XzReader:
         self._raw = raw
         self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:  # tarfile never passes 0, which would read all
         data = b""
         while not data:
             chunk = self._raw.read(_CHUNK_BYTES) if self._unpacker.needs_input else b""

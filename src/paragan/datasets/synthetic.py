@@ -71,7 +71,7 @@ class SyntheticImages(Source):
         return self._count
 
     def class_sizes(self) -> list[int]:
-        """Return equal sizes: classes are drawn with equal probability."""
+        """Return proportions, of which all are equal: classes are drawn with equal probability."""
         return [1] * len(self.class_names)
 
     def fetch(self, indices: Any, places: Any = None, seed: int = 0) -> dict[str, Tensor]:
@@ -87,7 +87,7 @@ class SyntheticImages(Source):
         key = rng.key("synthetic", self._options.kind, self._options.seed, self._split, row)
         draw = np.random.Generator(np.random.Philox(key=key))
         label = int(draw.integers(len(self.class_names)))
-        pixels = self._shape(draw, label) if self.shape[0] == 3 else self._dot(draw, label)
+        pixels = self._shape(draw, label) if self._options.kind == "shapes" else self._dot(draw, label)
         return pixels.round().astype(np.uint8), label
 
     def _shape(self, draw: np.random.Generator, label: int) -> Plane:
@@ -96,7 +96,7 @@ class SyntheticImages(Source):
         radius = draw.uniform(0.35, 0.65)
         angle = draw.uniform(0, 2 * np.pi)
         ground = draw.uniform(0, 255, 3)
-        colour = (ground + draw.uniform(96, 160, 3)) % 256
+        colour = (ground + draw.uniform(96, 160, 3)) % 256  # at least 96 levels away, also around 256: visible
         u = (self._x_HW - x) / radius
         v = (self._y_HW - y) / radius
         distance = _DISTANCES[self.class_names[label]](
@@ -108,7 +108,7 @@ class SyntheticImages(Source):
         return ground[:, None, None] + covered * (colour - ground)[:, None, None]
 
     def _dot(self, draw: np.random.Generator, label: int) -> Plane:
-        """Draw a round white dot with a soft edge on black."""
+        """Draw a white dot on black, a Gaussian of standard deviation 0.1, but of at least 0.75 pixels."""
         x, y = _gaussian_centre(self._options.kind, label) + draw.normal(0, _SPREAD, 2)
         exponent_HW = ((self._x_HW - x) ** 2 + (self._y_HW - y) ** 2) / (2 * max(0.1, 1.5 / self._options.size) ** 2)
         return 255 * np.exp(-exponent_HW)[None]

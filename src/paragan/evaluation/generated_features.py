@@ -29,7 +29,7 @@ def sample_generator(generator: CalledNetwork, prior: Prior, total: int, mode: M
         z = z_BZ[first : first + count]
         y = None if y_B is None else y_B[first : first + count]
         x = generate_images(generator, z, y, mode=mode, seed=prior.seed, first=first)
-        return x, y if prior.uses_labels else None
+        return x, y if prior.uses_labels else None  # else classes are not compared
 
     return generate
 

@@ -31,7 +31,10 @@ Translate = Callable[[int, Tensor], Tensor]
 
 @dataclass(kw_only=True)
 class TargetEvaluator(ABC):
-    """Base class of evaluators that compare what G makes of held-out samples with a target."""
+    """Base class of evaluators that compare what G makes of held-out samples with a target.
+
+    Every rank scores all samples, and gets the same values.
+    """
 
     held_out: Source
     options: EvaluationOptions
@@ -144,6 +147,8 @@ def _merged(blocks: Sequence[Metric]) -> Metric:
 
 
 def _interval(value: float, blocks: Sequence[Metric], resamples: int) -> tuple[float, float] | None:
+    """Return the interval of a metric; None, too, if it fails on a half of the samples."""
+
     def compute(rows: Tensor) -> float:
         return number_of(_merged([blocks[row] for row in rows.tolist()]).compute())
 

@@ -18,8 +18,9 @@ from paragan.core.outputs import GeneratorOutput
 from paragan.export.class_labels import Label
 from paragan.export.sampler import Sampler
 from paragan.export.tensor_sampler import check_inputs
+from paragan.game.optimizer_calls import step_if
 from paragan.game.options import ScheduleOptions
-from paragan.game.policy import Policy, set_lr, step_if
+from paragan.game.policy import Policy, set_lr
 from paragan.layers.modes import in_mode
 
 _STARTS = 256  # random latents

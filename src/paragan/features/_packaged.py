@@ -74,8 +74,8 @@ class PackagedExtractor:
 class ResidualCnn(nn.Module):
     """Residual network with 64 features >= 0, the mean of the last map, and logits of the classes.
 
-    Input (B, channels, H, W) in [-1, 1]. widths: channels of the maps at 1/2 (two convolutions),
-    1/4 and 1/8 of the resolution. Source of the block: K. He et al., "Deep residual learning for
+    Input (B, channels, H, W) in [-1, 1]. widths: channels of the first and the second map at 1/2 of
+    the resolution, of those at 1/4, and of those at 1/8. Source of the block: K. He et al., "Deep residual learning for
     image recognition", CVPR 2016, section 3.2.
     """
 

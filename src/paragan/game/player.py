@@ -17,7 +17,8 @@ from paragan.core.skipped_state import Copy, buffer_places, copy_state, restore_
 from paragan.core.types import LossTerms, Rows, Side, Update
 from paragan.game.ema import Ema
 from paragan.game.network import CalledNetwork, Calling
-from paragan.game.policy import FollowsPolicy, Policy, Scaler, set_lr, step_if, write_lr
+from paragan.game.optimizer_calls import Scaler, step_if
+from paragan.game.policy import FollowsPolicy, Policy, set_lr
 from paragan.game.term_state import TermState
 from paragan.game.trained_part import check_trains
 from paragan.game.turn_context import ComputedGradients, copy_turn_state, differentiable_attention, seeded_layers
@@ -165,7 +166,7 @@ class Player(FollowsPolicy):
     def set_lr_base(self, lr: float) -> None:
         """Set the learning rate before the schedule; groups change by the same factor."""
         self.policy = replace(self.policy, lr=lr)
-        write_lr(self.optimizer, self.policy)
+        set_lr(self.optimizer, self.policy)
 
     @phase(Phase.OPTIMIZER)
     def look_ahead(self, computed: ComputedGradients) -> None:

@@ -1,21 +1,15 @@
-"""Optimizer step of one player: optimizer, learning rates, loss scale, skipped steps.
-
-Nothing here waits for the device. A step whose gradient norm is not finite is skipped *on the
-device* by optimisers that can (torch's fused Adam, AdamW, SGD, Adagrad); for the others one flag,
-and a scheduled learning rate, pass through the host.
-"""
+"""Optimizer of one player, and its learning rates. Its steps: `optimizer_calls`."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from paragan.core.errors import ConfigError
-from paragan.core.layout import is_sharded
 from paragan.core.settings_tree import located_key
 from paragan.game import optimizer_calls, schedule
 from paragan.game.options import ScheduleOptions
@@ -56,13 +50,13 @@ class Policy:
         """
         groups = split_into_groups(parameters, self.groups, self.elsewhere)
         arguments = with_floats(self.kind, self.arguments)
-        on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # of classes in `optim/`, as of fused ones
+        lr_on_device = getattr(self.kind, "_step_supports_amp_scaling", False)  # steps on the device: so is lr
         where = partial(located_key, self.arguments, default="optimizer.arguments")
         check_types(self.kind, self.arguments, where)
         for number, group in enumerate(self.groups):
             check_types(self.kind, group, partial(key_of, number, group))
         try:
-            optimizer = self._fused(groups, arguments) or self._construct(groups, on_device, arguments)
+            optimizer = self._fused(groups, arguments) or self._construct(groups, lr_on_device, arguments)
         except _REFUSALS as error:
             raise ConfigError(refusal(self.kind, self.arguments, error, where)) from None
         for number, group in enumerate(self.groups):
@@ -72,8 +66,8 @@ class Policy:
         return optimizer
 
     @property
-    def changed(self) -> dict[str, Any]:
-        """Fields that differ from their defaults: a step that is written anew refuses those that it does not honour."""
+    def non_defaults(self) -> dict[str, Any]:
+        """Fields that differ from their defaults: executors with a step of their own refuse those they do not know."""
         default = type(self)()
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         return {name: value for name, value in values.items() if value != getattr(default, name)}
@@ -113,7 +107,7 @@ class Policy:
         for group in groups:
             settings = with_floats(self.kind, group)
             if "lr" in group:
-                settings["configured_lr"] = (settings["lr"], self.lr)  # read by `lr_of`, after a change of the policy
+                settings["configured_lr"] = (settings["lr"], self.lr)  # of `lr_of`; a ratio rounds an unchanged lr
             placed.append({**settings, "lr": place(settings.get("lr", self.lr))})
         optimizer_calls.avoid_compiler()
         return self.kind(placed, lr=place(self.lr), **arguments)
@@ -158,14 +152,13 @@ class FollowsPolicy:
         return self.policy.update_probability
 
 
-def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor) -> None:
-    """Write this update's learning rates, in place if they are tensors."""
-    if schedule.varies(policy.schedule):
-        write_lr(optimizer, policy, schedule.factor(policy.schedule, count))
-
-
-def write_lr(optimizer: torch.optim.Optimizer, policy: Policy, factor: float | Tensor = 1) -> None:
-    """Write the learning rates of all groups: the policy's times the factor."""
+def set_lr(optimizer: torch.optim.Optimizer, policy: Policy, count: Tensor | None = None) -> None:
+    """Write the learning rates of all groups, in place if they are tensors; scheduled if `count` updates are given."""
+    factor: float | Tensor = 1
+    if count is not None:
+        if not schedule.varies(policy.schedule):
+            return
+        factor = schedule.factor(policy.schedule, count)
     for group in optimizer.param_groups:
         lr = policy.lr_of(group) * factor
         if isinstance(group["lr"], Tensor):
@@ -181,81 +174,3 @@ def learning_rates(optimizer: torch.optim.Optimizer) -> dict[str, float]:
         name = f"lr[{group['match']}]" if "match" in group else "lr"
         rates[name] = float(group["lr"])
     return rates
-
-
-def step_if(ok: Tensor, optimizer: torch.optim.Optimizer, keep_layout: bool = False) -> None:
-    """Call `optimizer.step()`, only here in the library, unless `ok` (0-dim bool) is false.
-
-    The gradients are consumed; keep_layout: their memory layout does not change.
-    """
-    if getattr(optimizer, "_step_supports_amp_scaling", False):
-        # As torch's GradScaler; offloaded weights are stepped on the host.
-        where = optimizer.param_groups[0]["params"][0].device
-        optimizer.found_inf = (~ok).float().to(where)  # type: ignore[attr-defined]
-        optimizer.grad_scale = None  # type: ignore[attr-defined]  # gradients are unscaled already
-        if not keep_layout:
-            _make_gradients_contiguous(optimizer)
-    elif not ok.item():
-        return
-    method = optimizer_calls.plain_step(optimizer)
-    if method is None:
-        optimizer.step()
-    else:
-        with torch.set_grad_enabled(optimizer.defaults.get("differentiable", False)):  # as torch's wrapper does
-            method(optimizer)
-
-
-def _make_gradients_contiguous(optimizer: torch.optim.Optimizer) -> None:
-    """Make channels-last CPU gradients contiguous views of the same memory.
-
-    The fused Adam runs in memory order, whatever the index of a value, and copies others: twice the time of a step.
-    """
-    kind: Any = type(optimizer)
-    if kind not in (torch.optim.Adam, torch.optim.AdamW) or not runs_in_memory_order(kind):
-        return
-    for group in optimizer.param_groups:
-        for weight in group["params"] if group.get("fused") else ():
-            grad = weight.grad
-            if grad is None or grad.dim() != 4 or not weight.is_cpu or is_sharded(grad):
-                continue
-            nhwc = grad.is_contiguous(memory_format=torch.channels_last) and not grad.is_contiguous()
-            if nhwc and grad.stride() == weight.stride():
-                weight.grad = grad.permute(0, 2, 3, 1).view(grad.shape)
-
-
-@cache
-def runs_in_memory_order(kind: type[torch.optim.Optimizer]) -> bool:
-    """Return whether fused steps run in memory order, by comparing two layouts of a weight."""
-    start = torch.arange(24.0).view(2, 3, 2, 2).contiguous(memory_format=torch.channels_last)
-    stepped = []
-    for renamed in (False, True):
-        weight = start.clone().requires_grad_()
-        optimizer = kind([weight], lr=0.1, fused=True)  # type: ignore[call-arg]
-        for step in (1, 2):
-            grad = (start * step).sin()
-            weight.grad = grad.permute(0, 2, 3, 1).view(grad.shape) if renamed else grad
-            step_if(torch.tensor(True), optimizer, keep_layout=True)
-        stepped.append(weight.detach())
-    return torch.equal(*stepped)
-
-
-_MAX_SCALE = 2.0**24  # gradients of 0 overflow at no scale; without a limit, it would grow to inf and stay there
-
-
-class Scaler:
-    """Loss scale of one player for fp16, on the device (Micikevicius et al. 2018, section 3.2).
-
-    Halved when a step overflows, doubled after `interval` good steps.
-    """
-
-    def __init__(self, device: torch.device, initial: float = 65536.0, interval: int = 2000) -> None:
-        self.scale = torch.tensor(initial, device=device)
-        self.good = torch.zeros((), dtype=torch.int64, device=device)
-        self.interval = interval
-
-    def update(self, ok: Tensor) -> None:
-        """Count a step and adapt the scale. ok: whether the step was finite, 0-dim bool."""
-        good = torch.where(ok, self.good + 1, 0)
-        grow = good >= self.interval
-        self.scale.mul_(torch.where(ok, torch.where(grow, 2.0, 1.0), 0.5)).clamp_(max=_MAX_SCALE)
-        self.good.copy_(torch.where(grow, 0, good))

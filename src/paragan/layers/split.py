@@ -98,7 +98,7 @@ def _split(name: str, layer: nn.Module, how: Split, ranks: SplitRanks, shared: s
     if getattr(layer, "bias", None) is not None:
         roles.append("bias")
     widths: tuple[int, ...] = ()
-    for role in roles:  # of equal widths
+    for role in roles:  # all have the same number of rows, so the widths of any are those of the layer
         widths = _split_parameter(f"{name}.{role}", layer, role, ranks, shared)
     _change_class(layer, split_class, ranks, widths)
 
@@ -142,7 +142,7 @@ def _shard(whole: nn.Parameter, world: World) -> Any:
 def _split_class(name: str, layer: nn.Module, how: Split) -> type[SplitLayer]:
     """Return what a layer becomes; raise `ConfigError` if it cannot."""
     kind: type[nn.Module] = parametrize.type_before_parametrizations(layer)
-    # a subclass that differs only in its initial weights is split as its base
+    # a subclass with another forward is not split; one that differs only in its initial weights is, as its base
     bases = [
         base for split, base in _SPLITS if split is how and issubclass(kind, base) and kind.forward is base.forward
     ]
@@ -165,7 +165,7 @@ def _has_options(layer: Any) -> bool:
 
 def _spectral_norms(name: str, steps: Any) -> list[SpectralNorm]:
     """Return the parametrisations of a weight; raise `ConfigError` if one is not spectral norm."""
-    if not all(type(step) is SpectralNorm and not step.dim and not step.u.is_complex() for step in steps):
+    if not all(type(step) is SpectralNorm and step.dim == 0 and not step.u.is_complex() for step in steps):
         raise ConfigError(
             f"{name} cannot be split: a parametrisation other than paragan's spectral norm of real values; leave it out"
         )
@@ -173,7 +173,11 @@ def _spectral_norms(name: str, steps: Any) -> list[SpectralNorm]:
 
 
 def _change_class(layer: nn.Module, split_class: type[SplitLayer], ranks: SplitRanks, widths: tuple[int, ...]) -> None:
-    """Let a layer be one of `split_class`, in place: parametrisations, names and hooks stay."""
+    """Let a layer be one of `split_class`, in place.
+
+    Parametrisations, hooks and names of parameters stay, to which a wrapper would add a prefix. The class is made here,
+    since it derives from that of the layer, of which a parametrisation has made one per layer.
+    """
     kind = type(layer)
     layer.__class__ = type(f"{split_class.__name__}{kind.__name__}", (split_class, kind), {})
     assert isinstance(layer, SplitLayer)

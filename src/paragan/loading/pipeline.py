@@ -17,7 +17,7 @@ from paragan.loading.stages import Stages
 
 _JOIN_S = 5.0
 _MAX_DECISIONS = 1000
-_CONTROLLED_BYTES = 1 << 30
+_CONTROLLED_BYTES = 1 << 30  # default limit
 _CONTROLLED_PARTS = 16  # of a batch: short reads show congestion early
 
 
@@ -48,7 +48,7 @@ class Pipeline(BatchStream):
         super().__init__(loader.source, loader.rows, loader.device, loader.dtype)
         self._loader = loader
         self._is_controlled = depth == "auto"
-        if depth == "auto":  # separate readers, to be resized; a batch for each, and the consumer's
+        if depth == "auto":  # readers apart from decoders can be resized; one more batch, for the consumer
             readers = readers or decoders
             depth = readers + 1
         self._sizes = Sizes(depth, readers, decoders)

@@ -39,6 +39,7 @@ def g_loss(fake_B: Tensor, real_B: Tensor | None = None) -> Tensor:
 
 def loss(options: Options) -> Loss:
     """Return both losses, D's weighted. Raises `ConfigError` for a weight that is no number."""
+    # the only option of a loss; a program's is not checked by the config
     if not (isinstance(options.d_weight, Real) and isfinite(options.d_weight)):
         raise ConfigError(f"loss nonsaturating has d_weight={options.d_weight!r}; pass a finite number")
     if options.d_weight == 1:

@@ -43,8 +43,8 @@ class Penalty(OptionsPenalty):
     """Squared change of D's logit under noise on real samples, at the cost of one more forward of D.
 
     Works where R1 is refused or expensive: no double backward. Gradients pass through both logits; patch logits count
-    as their mean, and several discriminators add theirs. Noise is drawn by row and added before augmentation, which
-    is of the whole batch whatever `fraction` is. In a D with dropout the change contains that of the masks; with
+    as their mean, and several discriminators add theirs. Noise is drawn by row and added before augmentation. The
+    whole batch is augmented, whatever `fraction` is. In a D with dropout the change contains that of the masks; with
     batch norm, that of the statistics, which a `fraction` below 1 takes over fewer samples.
     """
 
@@ -76,7 +76,7 @@ class Penalty(OptionsPenalty):
         return sum_of(squares)
 
     def _inputs(self, context: PenaltyContext) -> tuple[DiscriminatorOutput, Sequence[Tensor | None], str]:
-        """Return D's output, the arguments that it belongs to, and the kind of samples. `approximate_r2` has fakes."""
+        """Return D's output, the arguments that it belongs to, and the kind of samples (`approximate_r2`: others)."""
         assert context.outputs.real is not None
         return context.outputs.real, context.feed.real_inputs, "real"
 

@@ -5,7 +5,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paragan.core.errors import PREEMPTED
 from paragan.core.files import open_regular_file
@@ -21,7 +21,7 @@ _MAX_BYTES = 1 << 20  # limit for small files
 class RunState:
     """State of a run, with the modification time of its record."""
 
-    word: str  # running, silent, finished, stopped or failed
+    word: Literal["running", "silent", "finished", "stopped", "failed"]
     reason: str
     written: float
 
@@ -32,18 +32,18 @@ def run_state(folder: Path, history: History) -> RunState:
         written = (folder / "metrics.jsonl").stat().st_mtime
     except OSError:
         written = time.time()
-    end = history.end or read_small_json(folder / "exit.json")
+    end = history.end or read_small_json(folder / "exit.json")  # the launcher's, if rank 0 was killed
     code = to_number(end.get("code"))
     if code is None or not math.isfinite(code):
         if time.time() - written > _SILENT_S:  # it may have been killed
             return RunState("silent", "no new record for ten minutes", written)
         return RunState("running", "", written)
-    word = {0: "finished", PREEMPTED: "stopped"}.get(int(code), "failed")
-    return RunState(word, single_line(end.get("reason")), written)
+    words: dict[int, Literal["finished", "stopped"]] = {0: "finished", PREEMPTED: "stopped"}
+    return RunState(words.get(int(code), "failed"), single_line(end.get("reason")), written)
 
 
 def read_small_text(path: Path) -> str:
-    """Return the first MiB of a text file as printable lines; empty for a missing file."""
+    """Return the first MiB of a text file; empty for a missing file. Printable: the run may be another's."""
     try:
         with open_regular_file(path) as file:
             text = file.read(_MAX_BYTES).decode("utf-8", "replace").replace("\r\n", "\n")

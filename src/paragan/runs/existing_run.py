@@ -15,11 +15,12 @@ from paragan.core.settings_tree import shorten
 from paragan.engine.options import Change
 from paragan.runs.folder import RunFolder
 
-# beginnings of the keys that a resume may change freely
-_MAY_CHANGE: tuple[str, ...] = ("train.kimg", "train.timeout_s", "train.executor", "train.watchdog_s")
-_MAY_CHANGE += ("train.deterministic", "train.change_rates", "every.", "evaluation.", "writers", "data.path", "devices")
-_MAY_CHANGE += ("rollback.", "loading.", "history")
-_MAY_CHANGE += ("workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s")
+# beginnings of the keys that a resume may change freely: "every." stands for all keys of that section
+_MAY_CHANGE = (
+    *("train.kimg", "train.timeout_s", "train.executor", "train.watchdog_s", "train.deterministic"),
+    *("train.change_rates", "every.", "evaluation.", "writers", "data.path", "devices", "rollback.", "loading."),
+    *("history", "workers", "transport", "coordinator", "grid.executor", "grid.heartbeat_s"),
+)
 _PLAYER = r"(g|d|players\.\w+)\."
 _PLACEMENT = re.compile(_PLAYER + r"(strategy|recompute|offload)")
 _RATES = re.compile(_PLAYER + r"(optimizer\.(lr|groups.*)|schedule\.\w+)")
@@ -31,9 +32,8 @@ def former_run(
 ) -> RunConfig | None:
     """Return the config of the run that `config` resumes; None if a new run starts.
 
-    Outside code that the former run had elsewhere is compared by name and content. code: where it lies now.
-    Raises `CheckpointError` if settings differ that must not, `ConfigError` if `train.change_rates`
-    is set without a run to resume.
+    Moves a run with other settings aside that failed before its first step. code: where its outside code lies now.
+    Raises `CheckpointError` if settings differ that must not, `ConfigError` for `train.change_rates` without a run.
     """
     if not folder.config.exists():
         if config.train.change_rates:
@@ -96,7 +96,7 @@ def with_recorded_init(config: RunConfig, before: RunConfig | None) -> RunConfig
     return replace(config, init=_recorded(config.init, before.init))
 
 
-def _recorded(init: Any, before: Any) -> Any:
+def _recorded(init: Any, before: Any) -> Any:  # of the run, `InitOptions`, or of players, `WeightsOptions`
     if init is None or before is None or init.path != before.path:
         return init
     return replace(init, sha256=init.sha256 or before.sha256)

@@ -22,9 +22,9 @@ def make_sheet(x_BCHW: Tensor, columns: int, min_pixels: int = 32) -> Tensor:
     x = levels[:, :3].round().to(torch.uint8)
     factor = max(1, -(-min_pixels // x.shape[-1]))
     x = x.repeat_interleave(factor, 2).repeat_interleave(factor, 3)
-    x = F.pad(x, (0, GAP, 0, GAP), value=GREY)
     if x.shape[1] == 2:
         x = F.pad(x, (0, 0, 0, 0, 0, 1))
+    x = F.pad(x, (0, GAP, 0, GAP), value=GREY)
     channels, height, width = x.shape[1:]
     rows = -(-len(x) // columns)
     cells = torch.zeros(rows * columns, channels, height, width, dtype=torch.uint8)

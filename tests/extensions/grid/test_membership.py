@@ -59,7 +59,7 @@ def begun(clock):
         found.admit()
         for rank, member in enumerate(found.members):
             member.rank = rank
-        found.is_stale = found.has_failed = False
+        found.is_stale = found.must_repeat = False
         return found, said
 
     yield begin
@@ -83,7 +83,7 @@ def test_a_late_worker_is_reported_once_and_retains_its_place(begun, clock):
     pass_time(membership, clock, 8, [other])
     assert [text.split(": no heartbeat")[0] for text in said] == ["workers   worker 1 (a) is late"]
     assert said[0].endswith("(fails at 10.0 s)")
-    assert len(membership.active) == 2 and not membership.is_stale and not membership.has_failed
+    assert len(membership.active) == 2 and not membership.is_stale and not membership.must_repeat
     pass_time(membership, clock, 5, [late, other])
     assert said[1:] == ["workers   worker 1 (a) responds again"]
 
@@ -95,7 +95,7 @@ def test_a_silent_worker_fails_after_ten_heartbeats(begun, clock):
     assert len(membership.active) == 2
     pass_time(membership, clock, 2, [other])
     assert [member.name for member in membership.active] == ["worker 2 (b)"]
-    assert said[-1].startswith("workers   worker 1 (a) failed: no heartbeat for 10.") and membership.has_failed
+    assert said[-1].startswith("workers   worker 1 (a) failed: no heartbeat for 10.") and membership.must_repeat
 
 
 def test_a_worker_whose_connection_breaks_fails_at_once(begun, clock):
@@ -143,7 +143,7 @@ def test_a_failure_over_mpi_ends_the_run_wherever_it_is_noticed(begun, clock):
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed \(the other end closed the connection\), which ends"):
         membership.check_failed()
     with pytest.raises(RankError, match=r"worker 1 \(a\) failed"):
-        raise membership.failure()
+        membership.raise_failure()
 
 
 def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
@@ -152,7 +152,7 @@ def test_a_failure_elsewhere_is_taken_over_by_the_others(begun, clock):
     line.disconnect_reason = "the other end closed the connection"
     assert membership.check_failed()
     with pytest.raises(FailedWorker):
-        raise membership.failure()
+        membership.raise_failure()
 
 
 @pytest.mark.parametrize("values", [{}, {"reason": ["x"], "code": "two"}, {"code": float("inf")}, {"code": 10**400}])

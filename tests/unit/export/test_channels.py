@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from paragan.export.sampled_images import SampledImages
-from paragan.storage.image_sheet import make_sheet
+from paragan.storage.image_sheet import GREY, make_sheet
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 16])
@@ -15,6 +15,12 @@ def test_sheets_and_images_of_any_channels(channels, tmp_path):
     images = SampledImages(x_BCHW)
     assert images[0].mode == {1: "L", 4: "RGBA"}.get(channels, "RGB")
     assert images.save(tmp_path / "sheet.jpg").stat().st_size > 0
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5])
+def test_gap_between_images_is_grey_in_all_channels(channels):
+    sheet = make_sheet(torch.zeros(2, channels, 32, 32), 2)
+    assert sheet[:, 32:].unique().tolist() == sheet[:, :, 32:34].unique().tolist() == [GREY]
 
 
 @pytest.mark.parametrize(("height", "width", "side"), [(32, 32, 4), (64, 48, 6), (48, 64, 6)])

@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from paragan.game import policy
-from paragan.game.policy import step_if
+from paragan.game import optimizer_calls
+from paragan.game.optimizer_calls import step_if
 
 OK = torch.tensor(True)
 
@@ -20,7 +20,7 @@ def conv() -> torch.nn.Conv2d:
 def test_it_is_the_plain_step(kind):
     fused, plain = conv(), conv()
     by_name, renamed = kind(plain.parameters(), 0.1), kind(fused.parameters(), 0.1, fused=True)
-    assert policy.runs_in_memory_order(kind)
+    assert optimizer_calls.runs_in_memory_order(kind)
     for step in range(3):
         x = torch.randn(2, 3, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
         for net, optimizer in ((fused, renamed), (plain, by_name)):
@@ -34,7 +34,7 @@ def test_it_is_the_plain_step(kind):
 
 def test_a_torch_that_reads_by_name_is_left_alone(monkeypatch):
     """Then a gradient in the order of memory would step other weights than its own."""
-    monkeypatch.setattr(policy, "runs_in_memory_order", lambda kind: False)
+    monkeypatch.setattr(optimizer_calls, "runs_in_memory_order", lambda kind: False)
     net = conv()
     net(torch.randn(1, 3, 6, 6, dtype=torch.float64)).sum().backward()
     before = copy.copy(net.weight.grad)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from paragan.game import optimizer_calls
-from paragan.game.policy import Policy, step_if
+from paragan.game.optimizer_calls import step_if
+from paragan.game.policy import Policy
 from paragan.parallel.base.backward_pass import backward
 from tests.processes import environment
 

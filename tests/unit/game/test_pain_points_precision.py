@@ -8,8 +8,9 @@ from paragan.core.protocols import Loss
 from paragan.core.types import Batch, Side
 from paragan.game.gan import GAN
 from paragan.game.network import Calling
+from paragan.game.optimizer_calls import Scaler
 from paragan.game.player import Player
-from paragan.game.policy import Policy, Scaler
+from paragan.game.policy import Policy
 from paragan.game.prior import Prior
 from paragan.hardware import precision
 from paragan.losses import hinge

@@ -9,9 +9,10 @@ from torch import nn
 from paragan.core.types import Side
 from paragan.game.ema import Ema
 from paragan.game.network import Calling
+from paragan.game.optimizer_calls import Scaler
 from paragan.game.options import EmaOptions, ScheduleOptions
 from paragan.game.player import Player
-from paragan.game.policy import Policy, Scaler
+from paragan.game.policy import Policy
 from paragan.game.schedule import factor
 from paragan.layers.batch_norm import BatchNorm
 from paragan.parallel import none

@@ -36,8 +36,8 @@ def decode_whole(data: bytes, where: str, channels: int, data_options: object = 
     where: the file in messages. data_options: of the training data, for background and range (pairs: the condition's).
     """
     background = int(getattr(data_options, "background", 255))
-    limits = getattr(data_options, "condition_range", getattr(data_options, "range", None))  # pairs: both
-    if limits is not None:
+    limits = getattr(data_options, "condition_range", getattr(data_options, "range", None))  # of pairs, G's input
+    if limits is not None:  # of values that may have more than 8 bits, which `decode_image` would round
         options = PixelOptions(channels=channels, range=limits, background=background)
         levels = [np.asarray(level) for level in read_levels(data, where, options)]  # from 0 to 1
         return torch.tensor(np.stack(levels)) * 2 - 1

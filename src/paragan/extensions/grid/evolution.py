@@ -61,7 +61,8 @@ class Evolution(TrainingLoop):
     ensemble: Ensemble | None = None
 
     def __post_init__(self) -> None:
-        if self.factory.judge is not None:  # scores are those of a mixture, not of one cell's player
+        # scores are those of a mixture, not of one cell's player; `score` is a field of `TrainingLoop`
+        if self.factory.judge is not None:
             self.score = lambda player, prior: self.factory.score(prior, self.best_mixture())
 
     @property
@@ -144,7 +145,7 @@ class Evolution(TrainingLoop):
             weights = [float(count) for count in self.ensemble.counts.values()]
         else:
             members = list(self.population.topology.neighbours[cell.number])
-            weights = list(cell.weights) if len(cell.weights) == len(members) else [1.0] * len(members)
+            weights = list(cell.weights) or [1.0] * len(members)  # equal before the first generation
         generators = {state.number: state.centre[Side.G] for state in self.population.states()}
         return self.factory.mixture([generators[number] for number in members], weights)
 
@@ -177,7 +178,7 @@ class Evolution(TrainingLoop):
             "best_cell": self.best_cell.number,
             "executor": None if self._auto is None else self._auto.chosen,
             "ensemble": None if self.ensemble is None else self.ensemble._asdict(),
-            "players": {},
+            "players": {},  # which readers of any checkpoint expect; here they are the cells'
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -187,7 +188,7 @@ class Evolution(TrainingLoop):
             self._auto.chosen = chosen
         ensemble = checkpoint.values["ensemble"]
         if ensemble is not None:
-            counts = read_counts(ensemble["counts"], *ensemble["counts"])
+            counts = read_counts(ensemble["counts"], *ensemble["counts"].keys())
             counts_by_cell = {int(cell): count for cell, count in counts.items()}
             self.ensemble = Ensemble(counts_by_cell, finite_number(ensemble["distance"]))
         states = {}

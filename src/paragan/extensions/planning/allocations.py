@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from paragan.core.errors import ConfigError
-from paragan.game.policy import runs_in_memory_order
+from paragan.game.optimizer_calls import runs_in_memory_order
 from paragan.layers.warp import clear_cached_matrices
 
 _NEEDS_VALUES = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)

@@ -70,7 +70,7 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
             raise ConfigError(f"{key}={text} {_NO_RANGE}")
         dimension = _dimension(key, text)
         has_value = any(setting.startswith(f"{key}=") for setting in settings)
-        if key in dimensions or (dimension is not None and has_value):
+        if key in dimensions or (dimension is not None and has_value):  # of two plain values, the last counts
             raise ConfigError(f"{key} is given twice; give it one range or value")
         if dimension is None:
             settings.append(word)
@@ -85,7 +85,7 @@ def parse_space(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[Dimension,
 
 def parse_ranges(ranges: Mapping[str, str]) -> tuple[Dimension, ...]:
     """Return the dimensions of a program's ranges by key. `ConfigError`: one is a plain value, or Optuna is missing."""
-    check_optuna()
+    check_optuna()  # the command calls it before `parse_space`
     settings, dimensions = parse_space([f"{key}={text}" for key, text in ranges.items()])
     if settings:
         raise ConfigError(f"tune: {settings[0]} {_NO_RANGE}")

@@ -148,7 +148,7 @@ class _Trial:
 
         What the run prints is in a log.
         """
-        # on several ranks only those that all of them raise: after another error the others would wait for this one
+        # several ranks: only errors that every rank raises; after others, the program's `share_failures` frees the rest
         failures = (Exception,) if self.tuning.world.size == 1 else (DivergedError, PeerFailedError)
         log = open_to_append(create_subfolder(self.tuning.folder, "logs") / f"{self.number}.log")
         with io.TextIOWrapper(log, encoding="utf-8", line_buffering=True) as file:
@@ -200,7 +200,7 @@ class _Trial:
         self.value = None  # not an earlier score, if this one raises
         self.value = _goal_of(values, self.tuning.plan.goal)
         period = config.every.score_kimg
-        number = round(kimg / period) if period else 0  # not the images: trials may have other batches
+        number = round(kimg / period) if period else 0  # by period, since batch sizes shift the exact image count
         if self.study is not None and kimg < self.tuning.plan.kimg and number not in self.reported:
             self.reported.add(number)
             self.is_pruned |= self.study.report(number, self.value)

@@ -196,4 +196,4 @@ def one_is_none(ready: PreparedLaws) -> Iterator[LawResult]:
 
 
 def _trace(subject: VerifiedNetworks, name: str, world: World, parts: Mapping[Side, int] | None = None) -> Trace:
-    return ReferenceRun(subject=subject, name=name, world=world, parts=parts or {}).trace()
+    return ReferenceRun(subject=subject, strategy=name, world=world, parts=parts or {}).trace()

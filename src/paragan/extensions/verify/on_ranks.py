@@ -186,7 +186,7 @@ def _run_row(
             store.wait([f"ready {other}" for other in range(size)], timedelta(seconds=_START_S))
             world = _group(rank, size, store)
             first, count = row.share(rank, size, subject.batch)
-            run = ReferenceRun(subject=subject, name=row.strategy, world=world, first=first, count=count)
+            run = ReferenceRun(subject=subject, strategy=row.strategy, world=world, first=first, count=count)
             difference = compare_traces(run.trace(), plain)
             # a rank that left its group now would close connections that others still use
             store.set(f"done {rank}", "")

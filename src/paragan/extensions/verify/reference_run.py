@@ -127,12 +127,12 @@ def make_strategy(name: str) -> Strategy:
 class ReferenceRun:
     """A training run of the networks to verify.
 
-    name: strategy of both players. parts: micro-batches by side; default 1. first, count: rows of
+    strategy: of both players. parts: micro-batches by side; default 1. first, count: rows of
     this process.
     """
 
     subject: VerifiedNetworks
-    name: str = "none"
+    strategy: str = "none"
     world: World = ALONE
     parts: Mapping[Side, int] = field(default_factory=dict)
     first: int = 0
@@ -143,7 +143,7 @@ class ReferenceRun:
         game = self.subject.game
         # a copy, because they can be stateful
         g_penalties, d_penalties, augment = copy.deepcopy((game.g_penalties, game.d_penalties, game.augment))
-        self.gan = GAN(
+        self.gan = GAN(  # not `replace`, which would share the clock
             g=players[Side.G],
             d=players[Side.D],
             loss=game.loss,
@@ -152,13 +152,13 @@ class ReferenceRun:
             d_penalties=d_penalties,
             augment=augment,
             sum_over_ranks=self.world.sum,
-            adversarial=game.adversarial.started,
+            adversarial=game.adversarial.started,  # its weight from the first step, without a delay
             balancer=copy.deepcopy(game.balancer),
         )
         self.players = players
 
     def _player(self, side: Side) -> Player:
-        strategy = make_strategy(self.name)
+        strategy = make_strategy(self.strategy)
         make = self.subject.factories[side]
         options = self.subject.averages[side]
         net = strategy.prepare(make, self.world)

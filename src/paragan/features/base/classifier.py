@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from paragan.core import rng
 from paragan.core.source import Source
+from paragan.game.optimizer_calls import step_if
 from paragan.game.options import ScheduleOptions
-from paragan.game.policy import Policy, set_lr, step_if
+from paragan.game.policy import Policy, set_lr
 from paragan.loading.loader import Loader
 
 NUM_FEATURES = 64

@@ -38,7 +38,7 @@ class MasterWeights:
 
     @torch.no_grad()
     def step(self) -> None:
-        for name in ("found_inf", "grad_scale"):  # by which a fused step skips (`game.policy.step_if`)
+        for name in ("found_inf", "grad_scale"):  # by which a fused step skips (`game.optimizer_calls.step_if`)
             flag = getattr(self, name, None)
             setattr(self.inner, name, None if flag is None else flag.to(self.copies[0].device))
         for weight, copy in zip(self.weights, self.copies, strict=True):
@@ -60,8 +60,8 @@ class MasterWeights:
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         state = {number: dict(entry) for number, entry in saved["state"].items()}
         weights = dict(zip(self.copies, self.weights, strict=True))
-        for number, copy in enumerate(optimizer_weights(self).values()):
-            copy.copy_(state.get(number, {}).pop("master", weights[copy]))
+        for number, copy in enumerate(optimizer_weights(self).values()):  # numbered as in the state
+            copy.copy_(state.get(number, {}).pop("master", weights[copy]))  # leaves {} if never stepped
         self.inner.load_state_dict({**saved, "state": {number: entry for number, entry in state.items() if entry}})
         self.write_back()
 

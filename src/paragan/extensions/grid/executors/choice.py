@@ -130,8 +130,9 @@ def unstackable_reason(cells: Sequence[Cell]) -> str | None:
                 return f"{name} uses a loss scale"
             if player.strategy.training_module(player.net) is not player.net:
                 return f"{name} uses a strategy"
-            if others := sorted(player.policy.changed.keys() - HONOURED):
-                return f"{name} has {others[0]}={player.policy.changed[others[0]]!r}, which the stack does not support"
+            settings = player.policy.non_defaults
+            if others := sorted(settings.keys() - HONOURED):
+                return f"{name} has {others[0]}={settings[others[0]]!r}, which the stack does not support"
             if player.updates_per_step != reference.updates_per_step or player.version != reference.version:
                 return f"{name} has different numbers of updates in the cells"
         if cell.random_opponents:

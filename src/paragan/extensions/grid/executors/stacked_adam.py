@@ -31,7 +31,7 @@ def can_stack(players: Sequence[Player]) -> bool:
     return (
         type(first.optimizer) is torch.optim.Adam
         and first.scaler is None
-        and first.policy.changed.keys() <= _STACKED
+        and first.policy.non_defaults.keys() <= _STACKED
         and all(defaults.get(name) == value for name, value in _PLAIN_DEFAULTS.items())
         and all(weight.requires_grad for weight in first.net.parameters())
         and all(_step_settings(player) == _step_settings(first) for player in players)

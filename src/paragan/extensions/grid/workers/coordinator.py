@@ -23,7 +23,7 @@ from paragan.extensions.grid.workers.genome_exchange import (
     transfer_routes,
     unpack_cells,
 )
-from paragan.extensions.grid.workers.membership import POLL_S, FailedWorker, Membership
+from paragan.extensions.grid.workers.membership import POLL_S, FailedWorker, Member, Membership
 
 Answer = Mapping[str, Any]
 SavedCells = Mapping[str, Mapping[int, Sequence[int]]]  # numbers of cells, by worker and boundary
@@ -37,8 +37,8 @@ class Coordinator:
     shape: rows and columns of the grid. make_communicator: makes the communicator described by an order; this process
     has the rank after the last worker's. like: genomes with the grid's networks. timeout_s: time for workers to arrive.
 
-    `states` are of generation `_boundary`, which may be earlier than `at`: they are collected for a checkpoint alone,
-    and a failure before the next one repeats what is missing.
+    `states_at` may be earlier than `at`: states are collected for a checkpoint alone, and a failure before the next one
+    repeats what is missing.
     """
 
     membership: Membership
@@ -48,8 +48,8 @@ class Coordinator:
     like: Centre
     timeout_s: float
     states: dict[int, CellState] = field(default_factory=dict)  # as collected last, or resumed from
+    states_at: int | None = None  # generation boundary of `states`; None: there are none
     at: int = 0  # generations finished by all workers
-    _boundary: int = 0  # generation boundary of `states`
     _owners: list[int] = field(default_factory=list)
     _membership_number: int = 0
     _num_unbalanced: int = 0
@@ -59,12 +59,14 @@ class Coordinator:
         """Begin at the generation boundary of a checkpoint."""
         self.states = dict(states)
         self.at = at
-        self._boundary = at
+        self.states_at = at
 
     def evolve(self, target: int) -> list[Answer]:
-        """Run until all cells have finished `target` generations; return each worker's last result."""
+        """Run until all cells have finished `target` generations, later than `at`; return each worker's last result."""
         results: list[Answer] = []
-        while not results or self.at < target:
+        # A failed generation is always repeated: the worker that failed took the states of its cells along, or had not
+        # saved them. So `at` only reaches the target by a generation that returns results.
+        while self.at < target:
             try:
                 self.membership.admit()
                 if self.membership.is_stale or self._is_unbalanced():
@@ -80,7 +82,7 @@ class Coordinator:
         A worker that fails meanwhile sets its cells back: they repeat what was not collected.
         """
         target = self.at
-        while self._boundary != target or not self.states:
+        while self.states_at != target:
             with suppress(FailedWorker):
                 if self.membership.is_stale:
                     self._assign()
@@ -91,7 +93,7 @@ class Coordinator:
 
     def end(self) -> None:
         """Release the workers; without failures all processes close their communicator together."""
-        is_intact = not (self.membership.is_stale or self.membership.has_failed)
+        is_intact = not (self.membership.is_stale or self.membership.must_repeat)
         self.membership.release()
         if self._communicator is not None:
             with suppress(RankError):
@@ -146,38 +148,47 @@ class Coordinator:
         try:
             gathered = self._communicator.gather([])
         except RankError:
-            raise self.membership.failure() from None
+            self.membership.raise_failure()
         assert gathered is not None
         states = [state for messages in gathered for state in unpack_cells(messages, self.like)]
         self.membership.collect("gathered", boundary=self.at)
         self.states = {state.number: state for state in states}
-        self._boundary = self.at  # from here on the coordinator is one more source of recovery
+        self.states_at = self.at  # from here on the coordinator is one more source of recovery
 
     def _assign(self) -> None:
         """Start a new membership: assign cells to workers, from the newest common boundary."""
-        rows, columns = self.shape
-        former_names = {member.rank: member.name for member in self.membership.members}
         self._membership_number += 1
-        saved = self._stop_workers()  # first: only what a stopped worker reports can be relied on
-        if not self.membership.members:
-            raise RankError("workers: all have failed; run the same command again to resume")
-        for rank, member in enumerate(self.membership.members):
-            member.rank = rank if rank < rows * columns else -1  # spare: more workers than cells
-        active = self.membership.active
-        saved = {member.name: saved[member.name] for member in active}
-        # a worker that has not trained yet counts as a typical one; its first generation corrects that
-        known = [member.speed for member in active if member.speed is not None]
-        speeds = [member.speed or (median_high(known) if known else 1.0) for member in active]
-        last_names = [former_names.get(owner, "") for owner in self._owners] or [""] * rows * columns
-        self._owners = assign_cells(rows, columns, speeds)
-        saved["coordinator"] = {self._boundary: list(self.states)}
-        ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
+        reported = self._stop_workers()  # first: only what a stopped worker reports can be relied on
+        last_names = self._last_names()  # by the former ranks
+        active = self._choose_active()
+        self._owners = assign_cells(*self.shape, _speeds(active))
+        saved = {member.name: reported[member.name] for member in active}
+        if self.states_at is not None:
+            saved["coordinator"] = {self.states_at: list(self.states)}
         self.at, sources = recovery_sources(saved, last_names)
+        ranks = {member.name: member.rank for member in active} | {"coordinator": len(active)}
         self._connect(ranks, sources)
         self.membership.collect("ready", membership=self._membership_number)
         self.membership.is_stale = False  # only now: a failure before all are ready has to assign once more
         counts = ", ".join(str(self._owners.count(member.rank)) for member in active)
         self.membership.log(f"workers   {len(active)} with {counts} cells, from generation {self.at}")
+
+    def _last_names(self) -> list[str]:
+        """Return the name of each cell's last worker; empty if it has failed, and before the first membership."""
+        rows, columns = self.shape
+        if not self._owners:
+            return [""] * (rows * columns)
+        names = {member.rank: member.name for member in self.membership.members}
+        return [names.get(owner, "") for owner in self._owners]
+
+    def _choose_active(self) -> list[Member]:
+        """Number the workers anew, and return those that train: at most one for each cell."""
+        rows, columns = self.shape
+        if not self.membership.members:
+            raise RankError("workers: all have failed; run the same command again to resume")
+        for rank, member in enumerate(self.membership.members):
+            member.rank = rank if rank < rows * columns else -1  # spare
+        return self.membership.active
 
     def _connect(self, ranks: Mapping[str, int], sources: Sequence[str | None]) -> None:
         """Connect the workers of a new membership, and send cells to their new workers."""
@@ -205,7 +216,7 @@ class Coordinator:
             )
             transfer_cells(communicator, transfers, self.states, self.like, with_root=True)
         except RankError:
-            raise self.membership.failure() from None
+            self.membership.raise_failure()
 
     def _stop_workers(self) -> dict[str, dict[int, list[int]]]:
         """Stop the work in progress; returns each worker's saved cells by generation boundary."""
@@ -231,6 +242,12 @@ class Coordinator:
             return False
         self._num_unbalanced = 0
         return True
+
+
+def _speeds(members: Sequence[Member]) -> list[float]:
+    """Return speeds; a worker without one counts as a typical one, until its first generation corrects that."""
+    known = [member.speed for member in members if member.speed is not None]
+    return [member.speed or (median_high(known) if known else 1.0) for member in members]
 
 
 def recovery_sources(saved: SavedCells, last_names: Sequence[str]) -> tuple[int, list[str | None]]:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from paragan.core.errors import RankError
 from paragan.distributed.launch.rank_env import RESUME_HINT
@@ -55,9 +55,11 @@ class Membership:
 
     accept: returns the next worker that joins, or None. on_failure: called with the description of a failed worker.
     timeout_s: time a worker may take for an answer without any progress, even if it sends heartbeats. is_recoverable:
-    whether others can take over the cells of a failed worker; if not, the run ends.
+    whether others can take over the cells of a failed worker; if not (over MPI alone), the run ends.
 
-    is_stale: the active workers have to be chosen again. has_failed: an active worker has failed.
+    is_stale: the active workers have to be chosen again. must_repeat: the work in progress cannot end, since an active
+    worker has failed, or another cannot reach it. _fatal: the error that ended the run. It is stored, because a
+    communicator that waits for data turns an error of `check_failed` into one of its own.
     """
 
     accept: Callable[[], ControlConnection | None]
@@ -68,7 +70,7 @@ class Membership:
     is_recoverable: bool = True
     members: list[Member] = field(default_factory=list)
     is_stale: bool = True
-    has_failed: bool = False
+    must_repeat: bool = False
     _is_ending: bool = False
     _num_joined: int = 0
     _fatal: RankError | None = None
@@ -87,7 +89,7 @@ class Membership:
             self._num_joined += 1
             name = f"worker {self._num_joined} ({connection.peer_info.get('host', connection.peer_address)})"
             now = time.monotonic()
-            heartbeat = PeriodicHeartbeat(connection.send, self.heartbeat_s, dict)
+            heartbeat = PeriodicHeartbeat(connection.send, self.heartbeat_s, status=lambda: {})
             self.members.append(Member(name=name, connection=connection, heartbeat=heartbeat, progressed_at=now))
             self._detector.record_arrival(name, now)
             self.is_stale = True
@@ -110,10 +112,11 @@ class Membership:
         answers: dict[str, Mapping[str, Any]] = {}
         while True:
             self.poll()
-            if self.has_failed:
-                raise self.failure()
+            if self.must_repeat:
+                self.raise_failure()
             if self._take_answers(self.active, {"kind": kind, **values}, answers, began):
                 return answers
+            time.sleep(POLL_S)
 
     def drop_all(self, membership: int) -> dict[str, Mapping[str, Any]]:
         """Make all workers stop their work in progress; returns their replies by name."""
@@ -123,11 +126,12 @@ class Membership:
         answers: dict[str, Mapping[str, Any]] = {}
         wanted = {"kind": "dropped", "membership": membership}
         while not self._take_answers(self.members, wanted, answers, began):
+            time.sleep(POLL_S)
             self.poll()
         # a failure that a worker has reported meanwhile belongs to the work that is stopped, too
         for member in self.members:
             member.messages.clear()  # they belong to the previous membership
-        self.has_failed = False
+        self.must_repeat = False
         return answers
 
     def poll(self) -> None:
@@ -148,19 +152,16 @@ class Membership:
             self._check_silence(member, suspects.get(member.name))
 
     def check_failed(self) -> bool:
-        """Whether an active worker has failed; called while waiting for data."""
+        """Whether the work in progress cannot end; called while waiting for data."""
         self.poll()
-        return self.has_failed
+        return self.must_repeat
 
-    def failure(self) -> FailedWorker:
-        """Return the error of a failed worker, and mark the membership as stale.
-
-        Raises the error that ended the run, if one did while waiting for data.
-        """
+    def raise_failure(self) -> NoReturn:
+        """Mark the membership as stale, and raise `FailedWorker`, or the error that ended the run."""
         if self._fatal is not None:
-            raise self._fatal
+            raise self._fatal from None
         self.is_stale = True
-        return FailedWorker()
+        raise FailedWorker from None
 
     def release(self) -> None:
         """Release all workers; those that disconnect afterwards have not failed."""
@@ -202,14 +203,14 @@ class Membership:
             case "failed":
                 raise reported_error(member.name, message)
             case "unreachable":  # another worker is, from this one
-                self.has_failed = True
+                self.must_repeat = True
             case _:
                 member.messages.append(message)
 
     def _take_answers(
         self, members: Sequence[Member], wanted: Mapping[str, Any], answers: dict[str, Mapping[str, Any]], began: float
     ) -> bool:
-        """Add the messages that have arrived to `answers`; return whether all have, if not after a short wait.
+        """Add the messages that have arrived to `answers`; return whether all have.
 
         Removes workers that send heartbeats but make no progress.
         """
@@ -223,8 +224,6 @@ class Membership:
         for member in missing:
             if now - max(began, member.progressed_at) > self.timeout_s:
                 self._remove(member, f"it sends heartbeats but made no progress for {self.timeout_s:g} s")
-        if missing:
-            time.sleep(POLL_S)
         return not missing
 
     def _remove(self, member: Member, reason: str) -> None:
@@ -233,7 +232,7 @@ class Membership:
         self.members.remove(member)
         self._detector.forget(member.name)
         self.is_stale = True
-        self.has_failed = self.has_failed or member.rank >= 0
+        self.must_repeat = self.must_repeat or member.rank >= 0
         # without waiting: the process may hang, and the others are held up meanwhile
         member.heartbeat.close(0.0)
         member.connection.begin_close()

@@ -81,7 +81,7 @@ class Scheme(ConcurrentScheme[Server | GradientWorker]):
         super().refuse(gan, tensors)
         for player in (gan.g, gan.d) if self._has_server else ():
             assert isinstance(player, Player)
-            for name, value in player.policy.changed.items():
+            for name, value in player.policy.non_defaults.items():
                 if name not in HONOURED:
                     raise ConfigError(
                         f"scheme {self.name} does not support {player.side.value}.{name}={value!r}; "
