@@ -145,7 +145,8 @@ class Evolution(TrainingLoop):
             weights = [float(count) for count in self.ensemble.counts.values()]
         else:
             members = list(self.population.topology.neighbours[cell.number])
-            weights = list(cell.weights) or [1.0] * len(members)  # equal before the first generation
+            is_evolved = len(cell.weights) == len(members)
+            weights = list(cell.weights) if is_evolved else [1.0] * len(members)
         generators = {state.number: state.centre[Side.G] for state in self.population.states()}
         return self.factory.mixture([generators[number] for number in members], weights)
 

@@ -64,9 +64,7 @@ class Coordinator:
     def evolve(self, target: int) -> list[Answer]:
         """Run until all cells have finished `target` generations, later than `at`; return each worker's last result."""
         results: list[Answer] = []
-        # A failed generation is always repeated: the worker that failed took the states of its cells along, or had not
-        # saved them. So `at` only reaches the target by a generation that returns results.
-        while self.at < target:
+        while not results or self.at < target:
             try:
                 self.membership.admit()
                 if self.membership.is_stale or self._is_unbalanced():
