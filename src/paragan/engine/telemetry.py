@@ -55,7 +55,7 @@ class Telemetry:
     def __call__(self, gan: GAN, scalars: Mapping[str, Tensor | float] = {}) -> dict[str, float]:
         """Compute the values by name (docs/how-to/results/telemetry.md). scalars: of the newest report.
 
-        Values that need missing held-out images or gradient norms are left out.
+        Left out: what needs missing held-out images or gradient norms, and the diversity where real images are equal.
         """
         g = gan.g.network()
         d = gan.d.network()
@@ -89,8 +89,9 @@ class Telemetry:
                 lambda *inputs: DiscriminatorOutput.of(d(*inputs)).logits_B.float(), (x, y, condition), self.batch
             )
 
-        diversity = nearest_distance(fakes) / nearest_distance(train[0])
-        of_g = {"diversity": diversity, "g/out_of_reach": out_of_reach(train[0], fakes)}
+        of_g = {"g/out_of_reach": out_of_reach(train[0], fakes)}
+        if self._real_images_differ:
+            of_g["diversity"] = nearest_distance(fakes) / nearest_distance(train[0])
         if not gan.d_has_begun:  # what an untrained D says means nothing
             return of_g
         on_train = judged(train, "train")
@@ -105,6 +106,10 @@ class Telemetry:
     def _train(self) -> Mapping[str, Tensor]:
         assert self.train is not None
         return _random_rows(self.train, self.num_images)
+
+    @cached_property
+    def _real_images_differ(self) -> bool:
+        return bool(nearest_distance(self._train["image"]) > 0)
 
     @cached_property
     def _held_out(self) -> Mapping[str, Tensor]:
@@ -149,9 +154,10 @@ def saturation(d_loss: Callable[[Tensor, Tensor], Tensor], real: Tensor, fake: T
 
 
 def nearest_distance(x_BCHW: Tensor) -> Tensor:
-    """Return the mean Euclidean distance of an image to the nearest other one."""
+    """Return the mean Euclidean distance of an image to the nearest other one; 0 of a single image."""
     x = x_BCHW.flatten(1).float()
-    return torch.cdist(x, x).fill_diagonal_(torch.inf).amin(1).mean()
+    nearest = torch.cdist(x, x).fill_diagonal_(torch.inf).argmin(1)
+    return (x - x[nearest]).norm(dim=1).mean()  # `cdist` multiplies matrices: of equal images it is not exactly 0
 
 
 def out_of_reach(real: Tensor, fake: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Without classes in the data, it learns to recognise the rotation of images.
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -36,6 +37,7 @@ _FORMAT = 1
 _MAX_INFO_BYTES = 1 << 20  # of judge.json
 _MAX_BYTES = 1 << 30  # of weights
 _MAX_CACHED = 64  # classifiers of at most about 2 MB
+_ENTRY = re.compile(r"[0-9a-f]{64}", re.ASCII)  # name of a cached classifier
 _NUM_HASHED = 32  # images of each split whose pixels are part of a cached classifier's name
 
 
@@ -164,13 +166,14 @@ def _cache(judge: FeatureExtractor, entry: Path, weights: bytes, fingerprint: st
     """Save a judge for other runs if there is space, and remove those that were not used for the longest time."""
     with suppress(OSError, CheckpointError):
         _save(judge, entry, weights, fingerprint)  # also one that was read, which is then the newest
-        by_age = sorted(entry.parent.iterdir(), key=lambda path: path.lstat().st_mtime, reverse=True)
+        judges = (path for path in entry.parent.iterdir() if _ENTRY.fullmatch(path.name))  # nothing else is removed
+        by_age = sorted(judges, key=lambda path: path.lstat().st_mtime, reverse=True)
         for path in by_age[_MAX_CACHED:]:
             remove_tree(path)
 
 
 def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureExtractor | None:
-    """Read the judge of a folder; None if it is missing, damaged, or of other data."""
+    """Read the judge of a folder; None if it is missing, damaged, not finite, or of other data."""
     try:
         note = read_json_file(folder / "judge.json", dict, _MAX_INFO_BYTES)
         weights = read_bytes(folder / "judge.safetensors", _MAX_BYTES)
@@ -181,6 +184,9 @@ def _load(train: Source, folder: Path, fingerprint: str, seed: int) -> FeatureEx
         net = build_classifier(train.shape, num_classes, seed)
         net.load_state_dict(load(weights))
         accuracy = None if note["accuracy"] is None else float(note["accuracy"])
+        numbers = [torch.tensor(accuracy or 0.0), *net.state_dict().values()]
+        if not all(bool(number.isfinite().all()) for number in numbers):
+            return None
         return FeatureExtractor(
             name=JUDGE, network=net, shape=train.shape, num_classes=num_classes, sha256=sha256, accuracy=accuracy
         )

@@ -1,5 +1,6 @@
 """Telemetry tells the right numbers, and a run that is looked at is the run that is not."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -189,6 +190,23 @@ def test_diversity_is_low_for_copies():
     assert nearest_distance(images[:2]) == pytest.approx(float((images[0] - images[1]).norm()), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    "images",
+    [torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8).repeat(6, 1, 1, 1), torch.rand(30, 3, 8, 8).repeat(2, 1, 1, 1)],
+)
+def test_distance_of_equal_images_is_exactly_0(images):
+    assert nearest_distance(images * 2 - 1) == 0
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_equal_real_images_have_no_diversity(count):
+    images = torch.zeros(count, 1, 8, 8, dtype=torch.uint8)
+    train = InMemorySource(images, torch.arange(count) % 3, tuple("abc"))
+    values = look(train=train)(outside_game())
+    assert values.keys() == NAMES - {"diversity", "gradient_norm_ratio"}
+    assert all(math.isfinite(value) for value in values.values())
+
+
 def test_out_of_reach_is_the_share_of_real_values_far_from_all_generated_ones():
     real = torch.tensor([-1.0, -0.2, -0.05, 0.0, 0.5, 1.0, 1.05, 1.2]).reshape(2, 1, 2, 2).double()
     sigmoid = torch.tensor([0.0, 0.3, 0.9, 1.0]).reshape(1, 1, 2, 2).double()
@@ -297,4 +315,5 @@ def test_telemetry_augments_as_training_does_now():
 def test_telemetry_works_with_few_images(images, held_out):
     found = look(train=source(images), held_out=source(held_out))(outside_game())
     absent = {"d/accuracy_held_out", "d/held_out", "d/overfitting"} if not held_out else set()
+    absent |= {"diversity"} if images == 1 else set()
     assert set(found) == NAMES - absent - {"gradient_norm_ratio"}

@@ -1,6 +1,8 @@
 """The classifier that a run trains on its images is trained once for all runs on these images."""
 
+import hashlib
 import json
+import math
 import os
 import threading
 from dataclasses import replace
@@ -10,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load, save
 
 from paragan import build
 from paragan.build.evaluation import extractor_context
 from paragan.config import read_recipe
 from paragan.config.sections import ANY
+from paragan.core.errors import ConfigError
 from paragan.core.files import create_subfolder
 from paragan.core.interrupt import Interrupt
 from paragan.datasets import digits
@@ -167,6 +171,47 @@ def test_cache_holds_the_last_used_64(small, cache, trainings):
     assert used.name in names
     assert f"{7:064x}" not in names
     assert f"{8:064x}" in names
+
+
+@pytest.mark.parametrize("name", ["mine", "0" * 63, "A" * 64])
+def test_other_folders_in_the_cache_stay(small, cache, trainings, name):
+    for number in range(70):
+        create_subfolder(cache, f"{name}-{number}" if number else name)
+        os.utime(cache / (f"{name}-{number}" if number else name), (number, number))
+    train_or_load(*small, None, cache=cache)
+    assert len(list(cache.iterdir())) == 71
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["weights", "accuracy"])
+def test_entry_that_is_not_finite_is_trained_anew(small, cache, trainings, where, value):
+    trained = train_or_load(*small, None, cache=cache)
+    (entry,) = cache.iterdir()
+    path, note = entry / "judge.safetensors", json.loads((entry / "judge.json").read_text())
+    if where == "weights":
+        path.write_bytes(
+            save({key: w + value if w.is_floating_point() else w for key, w in load(path.read_bytes()).items()})
+        )
+        note["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    else:
+        note["accuracy"] = value
+    (entry / "judge.json").write_text(json.dumps(note))
+    assert same(train_or_load(*small, None, cache=cache), trained)
+    assert len(trainings) == 2
+
+
+def test_classifier_that_diverges_is_not_cached(small, cache, trainings, monkeypatch):
+    whole = judging.train_classifier
+
+    def diverged(*arguments):
+        net = whole(*arguments)
+        next(net.parameters()).data.fill_(math.nan)
+        return net
+
+    monkeypatch.setattr(judging, "train_classifier", diverged)
+    with pytest.raises(ConfigError, match="not finite"):
+        train_or_load(*small, None, cache=cache)
+    assert not cache.exists() or list(cache.iterdir()) == []
 
 
 def test_reading_an_entry_makes_it_the_last_used(small, cache, trainings):
