@@ -5,7 +5,6 @@ Without classes in the data, it learns to recognise the rotation of images.
 
 import hashlib
 import json
-import re
 import time
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from paragan.core.dist import ALONE, World
 from paragan.core.errors import CheckpointError
-from paragan.core.files import create_subfolder, read_bytes, read_json_file, remove_tree, write_bytes
+from paragan.core.files import create_subfolder, is_sha256, read_bytes, read_json_file, remove_tree, write_bytes
 from paragan.core.interrupt import StopRequested
 from paragan.core.printable import ProgressLines
 from paragan.core.source import Source, image_specs
@@ -37,7 +36,6 @@ _FORMAT = 1
 _MAX_INFO_BYTES = 1 << 20  # of judge.json
 _MAX_BYTES = 1 << 30  # of weights
 _MAX_CACHED = 64  # classifiers of at most about 2 MB
-_ENTRY = re.compile(r"[0-9a-f]{64}", re.ASCII)  # name of a cached classifier
 _NUM_HASHED = 32  # images of each split whose pixels are part of a cached classifier's name
 
 
@@ -166,7 +164,7 @@ def _cache(judge: FeatureExtractor, entry: Path, weights: bytes, fingerprint: st
     """Save a judge for other runs if there is space, and remove those that were not used for the longest time."""
     with suppress(OSError, CheckpointError):
         _save(judge, entry, weights, fingerprint)  # also one that was read, which is then the newest
-        judges = (path for path in entry.parent.iterdir() if _ENTRY.fullmatch(path.name))  # nothing else is removed
+        judges = (path for path in entry.parent.iterdir() if is_sha256(path.name))  # nothing else is removed
         by_age = sorted(judges, key=lambda path: path.lstat().st_mtime, reverse=True)
         for path in by_age[_MAX_CACHED:]:
             remove_tree(path)

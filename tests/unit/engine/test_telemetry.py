@@ -1,6 +1,5 @@
 """Telemetry tells the right numbers, and a run that is looked at is the run that is not."""
 
-import math
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +16,6 @@ from paragan.datasets.base.in_memory import InMemorySource
 from paragan.engine.telemetry import (
     Telemetry,
     judgement,
-    nearest_distance,
     out_of_reach,
     overfitting,
     saturation,
@@ -179,32 +177,6 @@ def test_telemetry_of_nan_logits_is_nan():
     nan, fine = torch.full((4,), torch.nan), torch.ones(4)
     assert all(value.isnan() for value in judgement(nan, fine).values())
     assert saturation(nonsaturating.d_loss, nan, fine).isnan()
-
-
-def test_diversity_is_low_for_copies():
-    draw = torch.Generator().manual_seed(0)
-    images = torch.rand(64, 3, 16, 16, generator=draw)
-    few = images[:8].repeat(8, 1, 1, 1)
-    assert nearest_distance(few) < 0.01 * nearest_distance(images)
-    assert nearest_distance(few + torch.rand(few.shape, generator=draw) / 10) < 0.2 * nearest_distance(images)
-    assert nearest_distance(images[:2]) == pytest.approx(float((images[0] - images[1]).norm()), rel=1e-4)
-
-
-@pytest.mark.parametrize(
-    "images",
-    [torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8).repeat(6, 1, 1, 1), torch.rand(30, 3, 8, 8).repeat(2, 1, 1, 1)],
-)
-def test_distance_of_equal_images_is_exactly_0(images):
-    assert nearest_distance(images * 2 - 1) == 0
-
-
-@pytest.mark.parametrize("count", [1, 40])
-def test_equal_real_images_have_no_diversity(count):
-    images = torch.zeros(count, 1, 8, 8, dtype=torch.uint8)
-    train = InMemorySource(images, torch.arange(count) % 3, tuple("abc"))
-    values = look(train=train)(outside_game())
-    assert values.keys() == NAMES - {"diversity", "gradient_norm_ratio"}
-    assert all(math.isfinite(value) for value in values.values())
 
 
 def test_out_of_reach_is_the_share_of_real_values_far_from_all_generated_ones():
