@@ -83,7 +83,8 @@ def _refusal(report: DatasetReport) -> str:
 def format_report(report: DatasetReport) -> list[str]:
     """Return the report as lines of text."""
     lines = [f"{report.path}: {report.summary}"]
-    lines.append(f"  splits        {report.splits['train']:,} train, {report.splits['held_out']:,} held out")
+    including = ", damaged ones included" if report.damaged else ""
+    lines.append(f"  splits        {report.splits['train']:,} train, {report.splits['held_out']:,} held out{including}")
     low, median, high = report.sides
     if high:
         square = f"{report.not_square:,} not square"

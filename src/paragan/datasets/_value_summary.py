@@ -39,10 +39,10 @@ def share_outside(values: Values, limits: Limits) -> float:
 
 
 def describe_limits(limits: Limits, share: float, low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning if `share`, of the values outside of limits, is above a half; without these `describe_range`."""
+    """Return a warning of limits that cut half of the values, or keep a 64th of the range, or `describe_range`."""
     if limits is None:
         return describe_range(low, high, top)
-    if share <= 1 / 2:
+    if share <= 1 / 2 and limits[1] - limits[0] >= (high - low) / 64:
         return ()
     fix = f"pass data.range=[{low:g},{high:g}]" if describe_range(low, high, top) else "leave data.range out"
     cut = f"{share:.0%} of the values lie outside of data.range=[{limits[0]:g},{limits[1]:g}]"

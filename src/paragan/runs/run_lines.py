@@ -230,12 +230,14 @@ def result_lines(session: Session) -> str:
 
 
 def _next_commands(session: Session) -> list[str]:
-    """Return commands to use a finished run, or to resume a stopped one, and to score it if it has no score yet."""
+    """Return commands to use a finished run, or to mend, resume and score a stopped one."""
     commands = session.run_info["commands"]
     if not commands:
         return []
     if session.trainer.is_complete:
         longer = f"{commands['resume']} train.kimg={_twice_kimg(session.trainer)}    # twice the length"
         return [commands["sample"], commands["export"], longer]
+    advised = [f"{advice['command']}    # as advised" for advice in session.advice_given if advice.get("command")][-1:]
     is_unscored = session.trainer.score is not None and not (session.folder / "score.json").exists()
-    return [f"{commands['resume']}    # resumes", *([f"{commands['score']}    # no score yet"] if is_unscored else [])]
+    score = [f"{commands['score']}    # no score yet"] if is_unscored else []
+    return [*advised, f"{commands['resume']}    # resumes", *score]

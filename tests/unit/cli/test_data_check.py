@@ -123,7 +123,7 @@ def test_duplicates_in_different_formats_are_found(folder):
     image.save(folder / "dogs" / "copy.bmp")
     found = check_dataset(str(folder))
     assert found.duplicates == [("dogs/copy.bmp", "dogs/00.png")]
-    assert advice(found, "duplicate")
+    assert advice(found, "equal to others")
 
 
 def test_check_advises_on_uneven_classes(folder):

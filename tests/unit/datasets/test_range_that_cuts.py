@@ -40,3 +40,22 @@ def test_a_range_that_cuts_most_values_is_said_by_check_and_training(tmp_path, s
         about = [line for line in lines if "data.range" in line]
         assert len(about) == (fix is not None), lines
         assert all(fix in line and "{:g},{:g}".format(*limits) in line and "%" in line for line in about)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "high", "limits", "is_said"),
+    [
+        (np.uint8, 255, (0, 1), True),
+        (np.uint8, 255, (-1, 1), True),
+        (np.uint16, 65535, (0, 255), True),
+        (np.uint16, 4095, (1000, 1400), False),  # a window on purpose
+    ],
+)
+def test_a_tiny_range_is_said_where_most_values_are_background(tmp_path, dtype, high, limits, is_said):
+    levels = np.zeros((16, 16, 3), dtype)
+    levels[4:9, 4:9] = high
+    levels[9:, 9:] = 1200 if high == 4095 else 0
+    for number in range(4):
+        (tmp_path / f"{number}.tif").write_bytes(tiff(np.maximum(levels, max(limits[0], 0)).astype(dtype)))
+    notices = folder.source(folder.Options(path=str(tmp_path), range=limits), "train").notices
+    assert any("lie outside of data.range" in line for line in notices) == is_said, notices

@@ -143,8 +143,8 @@ def _advice(report: DatasetReport, data: Choice) -> list[str]:
         lines.append("shards are damaged: copy them again, or delete the folder and run `data prepare` again")
     elif report.damaged and data.name != "npz":
         lines.append(
-            f"{_files(len(report.damaged))} damaged: remove or repair them (training stops at the "
-            "first one), or pass data.damaged=skip to exclude them"
+            f"{_files(len(report.damaged))} damaged: remove or repair what is listed (training stops at the "
+            "first one), or pass data.damaged=skip to leave it out"
         )
     if report.images < FEW_IMAGES and not report.pairs:
         lines.append(
@@ -163,7 +163,7 @@ def _advice(report: DatasetReport, data: Choice) -> list[str]:
     if report.sides_from == "files":
         lines.append("the files are sides of pairs by their names; data.classes=none reads them as one set")
     if report.duplicates:
-        lines.append(f"{_files(len(report.duplicates))} duplicates of others: held-out scores may be too good")
+        lines.append(f"{_files(len(report.duplicates))} equal to others: held-out scores may be too good")
     return lines
 
 
