@@ -39,7 +39,7 @@ def share_outside(values: Values, limits: Limits) -> float:
 
 
 def describe_limits(limits: Limits, share: float, low: float, high: float, top: float) -> tuple[str, ...]:
-    """Return a warning of limits that cut half of the values, or keep a 64th of the range, or `describe_range`."""
+    """Return a warning where limits cut half of the values or keep under a 64th of the range; else `describe_range`."""
     if limits is None:
         return describe_range(low, high, top)
     if share <= 1 / 2 and limits[1] - limits[0] >= (high - low) / 64:

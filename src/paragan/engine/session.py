@@ -41,10 +41,11 @@ class Session:
     keep_files: Callable[[], None] = lambda: None
     settings: Settings = field(default_factory=dict)
     command: Callable[[Settings], str] = lambda changes: ""
+    advised_command: str = ""  # of the newest advice of this session that has one
     is_complete: bool = False  # nothing is left to train, score or record in the folder
     _history: list[Moment] = field(default_factory=list)
     _log_points: deque[Moment] = field(default_factory=lambda: deque(maxlen=_LOG_POINTS))
-    advice_given: list[Moment] = field(default_factory=list)
+    _advice_given: list[Moment] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.timer = ProgressTimer(total=self.trainer.images, every=self.trainer.every)
@@ -85,7 +86,7 @@ class Session:
         """Write the first event, the messages, and advice that the record does not have yet."""
         before = read_history(self.folder / "metrics.jsonl", event.step) if self.world.is_main else []
         self._history = [line for line in before if line["kind"] in ("telemetry", "score")]
-        self.advice_given = [line for line in before if line["kind"] == "advice"]
+        self._advice_given = [line for line in before if line["kind"] == "advice"]
         data = dict(event.values["data"])
         if "data" in self.run_info:
             data["name"] = self.run_info["data"]
@@ -104,13 +105,14 @@ class Session:
         for advice in advise(history, num_images, self.settings, source.is_image and not source.has_pairs):
             if self._is_new(advice):
                 values = advice | ({"command": self.command(advice["changes"])} if advice["changes"] else {})
-                self.advice_given.append(values)
+                self._advice_given.append(values)
+                self.advised_command = values.get("command", self.advised_command)
                 self._write(replace(event, kind="advice", values=values, x_BCHW=None))
 
     def _is_new(self, advice: Advice) -> bool:
         """Return whether neither the rule nor its changes were given before."""
-        names = [earlier.get("name") for earlier in self.advice_given]
-        changes = [earlier["changes"] for earlier in self.advice_given if earlier.get("changes")]
+        names = [earlier.get("name") for earlier in self._advice_given]
+        changes = [earlier["changes"] for earlier in self._advice_given if earlier.get("changes")]
         return advice["name"] not in names and advice["changes"] not in changes
 
     def _write(self, event: Event) -> None:

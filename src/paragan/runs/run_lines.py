@@ -237,7 +237,7 @@ def _next_commands(session: Session) -> list[str]:
     if session.trainer.is_complete:
         longer = f"{commands['resume']} train.kimg={_twice_kimg(session.trainer)}    # twice the length"
         return [commands["sample"], commands["export"], longer]
-    advised = [f"{advice['command']}    # as advised" for advice in session.advice_given if advice.get("command")][-1:]
+    advised = [f"{session.advised_command}    # as advised"] if session.advised_command else []
     is_unscored = session.trainer.score is not None and not (session.folder / "score.json").exists()
     score = [f"{commands['score']}    # no score yet"] if is_unscored else []
     return [*advised, f"{commands['resume']}    # resumes", *score]

@@ -179,7 +179,11 @@ def test_kubernetes_pod_with_hostile_words_passes_them_unchanged(tmp_path, recor
 def rank_that_waits_for_sigterm(tmp_path, saving_s=0.0):
     program = f"""#!{sys.executable}
 import os, signal, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep({saving_s}), os._exit(85)))
+def save(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_DFL) # as at the end of a run: a second signal kills
+    time.sleep({saving_s})
+    os._exit(85)
+signal.signal(signal.SIGTERM, save)
 open(os.environ["LOCAL_RANK"], "w").close()
 for _ in range(1800): # signal.pause() would wait for ever where the signal came just before it
     time.sleep(0.05)
@@ -194,7 +198,7 @@ def start_pod(shell, words, pod, tmp_path):
     return subprocess.Popen([shell, *words[1:]], cwd=tmp_path, env=environment)
 
 
-@pytest.mark.parametrize("saving_s", [0.0, 0.5])
+@pytest.mark.parametrize("saving_s", [0.0, 0.5, 1.5])
 @pytest.mark.parametrize("shell", ["bash", "dash"])
 def test_kubernetes_pod_passes_sigterm_to_its_ranks_and_waits(shell, saving_s, tmp_path):
     pod = container(python=rank_that_waits_for_sigterm(tmp_path, saving_s))
@@ -223,6 +227,17 @@ def test_sigterm_while_the_ranks_of_a_pod_are_started_reaches_all_of_them(shell,
     finally:
         process.kill()
         process.wait(60)
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_sigterm_before_the_first_rank_of_a_pod_is_a_pre_emption(shell, tmp_path):
+    pod = container(python=rank_that_waits_for_sigterm(tmp_path))
+    slow = [word.replace("rank=0\n", "touch begun\nsleep 1\nrank=0\n") for word in pod["words"]]
+    process = start_pod(shell, slow, pod, tmp_path)
+    wait_for(lambda: (tmp_path / "begun").exists(), process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 85
+    assert not (tmp_path / "0").exists()
 
 
 def test_kubernetes_file_is_valid_by_the_schemas_of_kubernetes():

@@ -96,15 +96,19 @@ def test_session_lazy_penalty_is_recorded(tmp_path):
 
 def test_session_resumed_run_gives_advice_once(tmp_path):
     """Of few images at the start; the same after a resume, also where nothing else was told."""
+    advised = []
     for kimg in ("0.08", "0.16"):
         more = [f"train.kimg={kimg}", "every.sample_kimg=0", "data.size=8"]
         config = read_recipe("digits", [*SETTINGS, *more])
         trainer = build.trainer(config, tmp_path, print, lambda: False)
         trainer.batches.source = Few(trainer.batches.source)
         trainer.resume()
-        run = Session(trainer=trainer, folder=tmp_path, writer=build.writers(config, tmp_path, trainer.clock.step))
+        writer = build.writers(config, tmp_path, trainer.clock.step)
+        run = Session(trainer=trainer, folder=tmp_path, writer=writer, command=lambda changes: "advised")
         train(run)
+        advised.append(run.advised_command)
     assert [x["name"] for x in record(tmp_path) if x["kind"] == "advice"] == ["few_images"]
+    assert advised == ["advised", ""]  # the record of an earlier session is no source of commands
 
 
 class Few:

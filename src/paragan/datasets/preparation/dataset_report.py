@@ -144,7 +144,7 @@ def _advice(report: DatasetReport, data: Choice) -> list[str]:
     elif report.damaged and data.name != "npz":
         lines.append(
             f"{_files(len(report.damaged))} damaged: remove or repair what is listed (training stops at the "
-            "first one), or pass data.damaged=skip to leave it out"
+            "first one), or pass data.damaged=skip to train without damaged images"
         )
     if report.images < FEW_IMAGES and not report.pairs:
         lines.append(

@@ -217,7 +217,7 @@ class Population:
         pools: cache of features by genome.
         """
         members = [cell.centre[Side.G], *group[1:]]
-        if not cell.weights:  # the first generation
+        if len(cell.weights) != len(members):  # the first generation, or another radius after a resume
             cell.weights = (1 / len(members),) * len(members)
         scorer = self.mixture_scorer
         if scorer is None or not self.options.mixture.num_images:

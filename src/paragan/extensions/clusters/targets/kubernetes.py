@@ -23,25 +23,22 @@ _PLAIN = re.compile(r"(?i)(?!(y|n|yes|no|on|off|true|false|null)$)[a-z][-a-z0-9_
 
 # The ranks of one pod: starts them, passes SIGTERM on, and ends with the highest exit code. Ranks that fail together
 # end with the code of the first; where codes differ, one was killed (128 and more) or pre-empted (85), and the others
-# lost it (75). Tested with dash and bash.
+# lost it (75). A rank gets one SIGTERM: a second one would end it with 143 while it exits. Tested with dash and bash.
 _RANKS = """\
 pids=
 terminated=
-pass_on() {
-    stopped=1
-    terminated=1
-    kill -TERM $pids 2>/dev/null
-    sleep 1 # a process that dash has just forked may lose the signal
-    kill -TERM $pids 2>/dev/null
-}
-trap pass_on TERM
+trap 'stopped=1; terminated=1; kill -TERM $pids 2>/dev/null' TERM
 rank=0
 while [ "$rank" -lt "$LOCAL_WORLD_SIZE" ] && [ -z "$terminated" ]; do
     RANK=$((JOB_COMPLETION_INDEX * LOCAL_WORLD_SIZE + rank)) LOCAL_RANK=$rank "$@" &
     pids="$pids $!"
-    [ -z "$terminated" ] || kill -TERM "$!" # `pass_on` did not know this rank yet
     rank=$((rank + 1))
 done
+if [ -n "$terminated" ]; then
+    [ -n "$pids" ] || exit 85
+    sleep 1 # the last rank may not have been in pids yet, and dash loses a signal to a process that it is just forking
+    kill -TERM "$!" 2>/dev/null
+fi
 highest=0
 for pid in $pids; do
     while :; do
